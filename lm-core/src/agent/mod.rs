@@ -1,0 +1,1 @@
+//! Answers a question about one workspace.

@@ -1,0 +1,1 @@
+//! The process: lifecycle, locks, the server loop.

@@ -1,0 +1,19 @@
+//! The daemon of Live Memory: one memory per repository, answered read-only.
+//!
+//! A [`daemon`] keeps a memory per [`workspace`]; an [`agent`] answers with [`retrieval`] (and later
+//! with tools and a model). Dependencies run one way:
+//!
+//! ```text
+//! main → daemon → workspace → agent → { retrieval } → files
+//!                     settings is known to daemon, workspace and agent; it knows none of them
+//! ```
+//!
+//! The rooms inside the braces never know each other. `docs/architecture.md` has the map, the
+//! invariants and the test that holds each.
+
+pub mod agent;
+pub mod daemon;
+pub mod files;
+pub mod retrieval;
+pub mod settings;
+pub mod workspace;

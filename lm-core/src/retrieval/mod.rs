@@ -1,0 +1,1 @@
+//! Finds the places in a workspace that a question is about, without a model.

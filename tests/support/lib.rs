@@ -1,0 +1,12 @@
+//! What the end-to-end tests share: the real binaries, private surroundings, waiting with deadlines.
+//!
+//! Tests never touch the real home directory, talk to 127.0.0.1 only, and end only processes they
+//! started themselves.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
+
+pub mod binaries;
+pub mod sandbox;
+pub mod wait;
+
+pub use sandbox::Sandbox;
+pub use wait::wait_until;
