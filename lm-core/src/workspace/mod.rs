@@ -1,5 +1,9 @@
 //! One workspace per repository root, and the door through which the daemon asks them.
 
+pub mod path;
+pub mod repository;
+pub mod root;
+
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use lm_proto::{

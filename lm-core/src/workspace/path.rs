@@ -83,7 +83,8 @@ fn normalize_windows(text: &str) -> Result<String, PathRefusal> {
         return Err(PathRefusal::Remote(text.to_owned()));
     }
     // Shells of the MSYS family write `/w/p` for `W:\p`.
-    let path = match path.strip_prefix('\\').map(|rest| rest.split_once('\\').unwrap_or((rest, ""))) {
+    let mounted = path.strip_prefix('\\').filter(|_| text.starts_with('/'));
+    let path = match mounted.map(|rest| rest.split_once('\\').unwrap_or((rest, ""))) {
         Some((letter, rest)) if letter.len() == 1 && letter.as_bytes()[0].is_ascii_alphabetic() => {
             format!("{letter}:\\{rest}")
         }
@@ -132,9 +133,9 @@ mod tests {
 
     #[test]
     fn every_spelling_of_a_windows_directory_is_one() {
-        for spelling in [
-            r"W:\p\q", r"w:\p\q", "W:/p/q", r"\\?\W:\p\q", "//?/w:/p/q", "/w/p/q", "/W/p/q/", r"W:\p\q\", "W:/p//q///",
-        ] {
+        for spelling in
+            [r"W:\p\q", r"w:\p\q", "W:/p/q", r"\\?\W:\p\q", "//?/w:/p/q", "/w/p/q", "/W/p/q/", r"W:\p\q\", "W:/p//q///"]
+        {
             assert_eq!(normalize(spelling, Windows).as_deref(), Ok(r"W:\p\q"), "{spelling}");
         }
         for spelling in [r"c:\", "C:", "/c/", "/c", r"\\?\c:\"] {
@@ -147,8 +148,15 @@ mod tests {
     #[test]
     fn network_and_device_paths_are_refused_unseen() {
         for path in [
-            r"\\10.0.0.1\s\x", "//10.0.0.1/s/x", r"\??\UNC\10.0.0.1\s", r"\\?\UNC\10.0.0.1\s", r"\\.\pipe\x",
-            r"\\.\C:\x", r"\\?\GLOBALROOT\Device\x", r"\\?\Volume{1}\x", r"\\wsl$\Debian\home",
+            r"\\10.0.0.1\s\x",
+            "//10.0.0.1/s/x",
+            r"\??\UNC\10.0.0.1\s",
+            r"\\?\UNC\10.0.0.1\s",
+            r"\\.\pipe\x",
+            r"\\.\C:\x",
+            r"\\?\GLOBALROOT\Device\x",
+            r"\\?\Volume{1}\x",
+            r"\\wsl$\Debian\home",
         ] {
             for style in [Unix, Windows] {
                 assert!(matches!(normalize(path, style), Err(PathRefusal::Remote(_))), "{path} {style:?}");
