@@ -9,8 +9,10 @@
 mod config_file;
 pub mod field;
 pub mod kind;
+pub mod page;
 pub mod resolve;
 mod secret;
+pub mod show;
 mod store;
 pub mod table;
 
@@ -20,3 +22,6 @@ pub use resolve::{Origin, Problem, Resolved};
 pub use secret::Secret;
 pub use store::{Changed, SettingsStore};
 pub use table::{Effect, Row, Scope, Settings};
+
+#[cfg(test)]
+mod tests;
