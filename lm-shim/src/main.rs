@@ -13,6 +13,7 @@ mod connection;
 mod connector;
 mod log;
 mod mcp;
+mod spawn;
 mod stdio;
 
 use std::{

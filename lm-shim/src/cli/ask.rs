@@ -13,7 +13,10 @@ use super::{
     Ask, connector,
     output::{self, Failed, Outcome, StatusLine},
 };
-use crate::mcp::{session, tool};
+use crate::{
+    connector::Role,
+    mcp::{session, tool},
+};
 
 /// Asks, shows what is going on, prints the answer.
 pub(super) async fn ask(arguments: Ask) -> Outcome {
@@ -28,7 +31,7 @@ pub(super) async fn ask(arguments: Ask) -> Outcome {
     let connector = connector()?;
     let mut status = StatusLine::new();
     status.show("asking …");
-    let answer = connector.ask(ask, |step| status.show(&step), CancellationToken::new()).await;
+    let answer = connector.ask(Role::Ask, ask, |step| status.show(&step), &CancellationToken::new()).await;
     status.clear();
     let answer = answer.map_err(Failed::from_error)?;
     let printed = output::print(&output::line(if arguments.json { &answer.json } else { &answer.text }))?;

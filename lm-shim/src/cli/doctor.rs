@@ -43,7 +43,7 @@ pub(super) async fn doctor(json: bool) -> Outcome {
         checks.push(Check::new("endpoint", Ok(Endpoint::of(&data).address().display().to_string())));
         checks.push(Check::new("life lock", life_lock(&data)));
         let connector = Connector::new(data.clone());
-        match connector.connect(Role::Serve, Instant::now() + CONNECT_PATIENCE).await {
+        match connector.connect(Role::Ask, Instant::now() + CONNECT_PATIENCE).await {
             Ok(connection) => {
                 checks.push(Check::new("daemon", Ok(format!("answers, process {}", connection.daemon().pid))));
                 let cwd = ask::directory(None).unwrap_or_default();

@@ -16,7 +16,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use lm_proto::DataDirectory;
 use tokio::time::Instant;
 
-use crate::connector::Connector;
+use crate::connector::{Connector, Drained};
 use output::{Failed, Outcome};
 
 /// How long a command waits for the daemon to be found or started.
@@ -150,7 +150,10 @@ pub(crate) fn show_help() -> ExitCode {
 
 async fn stop() -> Outcome {
     let drained = connector()?.drain(Instant::now() + STOP_PATIENCE).await.map_err(Failed::from_error)?;
-    output::print(&format!("{drained}\n"))
+    output::print(match drained {
+        Drained::Left => "The daemon has finished its work and left.\n",
+        Drained::WasNotRunning => "The daemon was not running.\n",
+    })
 }
 
 /// The way to the daemon of this user's data directory.

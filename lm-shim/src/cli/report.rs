@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     connection::{Connection, Event},
-    connector::Role,
+    connector::{ConnectError, Role},
     mcp::session,
 };
 
@@ -20,7 +20,7 @@ pub(super) async fn stats(json: bool) -> Outcome {
     let connection = connector()?.connect(Role::Stats, Instant::now() + CONNECT_PATIENCE).await;
     let connection = match connection {
         Ok(connection) => connection,
-        Err(error) if error.is_not_running() => {
+        Err(ConnectError::NotRunning) => {
             return output::print(if json {
                 "{\"running\":false}\n"
             } else {
@@ -36,7 +36,7 @@ pub(super) async fn stats(json: bool) -> Outcome {
 /// Sends a request to a daemon that is started where none runs.
 pub(super) async fn request(request: Request) -> Result<Report, Failed> {
     let connection =
-        connector()?.connect(Role::Serve, Instant::now() + CONNECT_PATIENCE).await.map_err(Failed::from_error)?;
+        connector()?.connect(Role::Ask, Instant::now() + CONNECT_PATIENCE).await.map_err(Failed::from_error)?;
     exchange(&connection, request).await
 }
 

@@ -74,7 +74,7 @@ impl Server {
         let reporting = report(steps, context.meta.get_progress_token(), context.peer.clone());
         let asking = async move {
             let progress = progress;
-            connector.ask(ask, |message| drop(progress.send(message)), CancellationToken::new()).await
+            connector.ask(Role::Mcp, ask, |message| drop(progress.send(message)), &CancellationToken::new()).await
         };
         let (outcome, ()) = tokio::join!(asking, reporting);
         match outcome {
@@ -112,7 +112,7 @@ impl ServerHandler for Server {
         // question tries again and tells why.
         match self.connector() {
             Ok(connector) => {
-                if let Err(error) = connector.connect(Role::Serve, Instant::now() + START_PATIENCE).await {
+                if let Err(error) = connector.connect(Role::Mcp, Instant::now() + START_PATIENCE).await {
                     log::note(&format!("the daemon did not start in the background: {error}"));
                 }
             }

@@ -80,9 +80,7 @@ impl SessionDirectory {
     }
 
     async fn root(&self, peer: &Peer<RoleServer>) -> Option<PathBuf> {
-        if peer.peer_info()?.capabilities.roots.is_none() {
-            return None;
-        }
+        peer.peer_info()?.capabilities.roots.as_ref()?;
         let (mut answer, slow) = {
             let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
             let answer = roots.asked.get_or_insert_with(|| ask_for_root(peer.clone())).clone();
