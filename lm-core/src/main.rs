@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
-    time::Duration,
+    sync::Arc,
 };
 
 use anyhow::Context;
