@@ -1,4 +1,7 @@
 //! End-to-end tests through the real binaries, one file per flow.
 
+mod directories;
 mod mcp;
+mod settings;
 mod stdio_bytes;
+mod workspace_roots;
