@@ -1,1 +1,118 @@
-fn main() {}
+//! The daemon's executable. Shims start it; people start it with `--foreground` to see what it does.
+
+use std::{
+    env,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context;
+use clap::Parser;
+use lm_core::{
+    daemon::{
+        lifecycle::{self, Ended, Options},
+        logging::LogOptions,
+    },
+    settings::Settings,
+};
+use lm_proto::{Build, DataDirectory};
+
+/// The daemon of Live Memory. Shims start and find it by themselves.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// Stay attached to the terminal and log to standard error as well
+    #[arg(long)]
+    foreground: bool,
+    /// The data directory, instead of LIVE_MEMORY_DATA_DIR or the default one
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// The build this daemon was started as, told by the shim that copied it
+    #[arg(long, hide = true, value_name = "SECONDS")]
+    build_stamp: Option<u64>,
+    /// Wait for a daemon that is leaving
+    #[arg(long, hide = true)]
+    replace: bool,
+}
+
+fn main() -> ExitCode {
+    // Before anything is created: whatever the starter's mask was, nothing of ours is for others.
+    #[cfg(unix)]
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+
+    match run(Arguments::parse()) {
+        // A lock that comes with it is held until the process is gone.
+        Ok(Ended::LostElection | Ended::Left(_)) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line, without the backtrace that a returned error would print: a shim quotes it.
+            let _ = writeln!(io::stderr(), "lm-core: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<Ended> {
+    let data = match &arguments.data_dir {
+        Some(directory) => DataDirectory::open_at(directory.clone())?,
+        None => DataDirectory::open()?,
+    };
+    let ended = serve(&arguments, data.clone());
+    if let Err(error) = &ended
+        && cfg!(windows)
+        && !arguments.foreground
+    {
+        // A process that inherits no handles has no standard error to say it to.
+        append_to_start_log(&data, error);
+    }
+    ended
+}
+
+fn serve(arguments: &Arguments, data: DataDirectory) -> anyhow::Result<Ended> {
+    // The working directory must pin no directory of a user, whoever started us.
+    env::set_current_dir(data.run()).with_context(|| format!("cannot enter `{}`", data.run().display()))?;
+    let build = match arguments.build_stamp {
+        Some(stamp) => Build::with_stamp(stamp),
+        None => Build::of_core_binary(&env::current_exe().context("cannot find the daemon's own executable")?),
+    };
+    let options = Options {
+        build,
+        foreground: arguments.foreground,
+        replaces: arguments.replace,
+        idle_exit: Duration::from_secs(number("LIVE_MEMORY_IDLE_EXIT_S", Settings::default().idle_exit_s)),
+        log: LogOptions {
+            level: text("LIVE_MEMORY_LOG_LEVEL").unwrap_or_else(|| "info".into()),
+            file: text("LIVE_MEMORY_LOG_FILE").map_or_else(|| data.core_log(), PathBuf::from),
+            max_bytes: number("LIVE_MEMORY_LOG_MAX_BYTES", 10_485_760),
+            backups: number("LIVE_MEMORY_LOG_BACKUPS", 5),
+            to_stderr: arguments.foreground,
+        },
+        data,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 4)))
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let ended = runtime.block_on(lifecycle::run(options));
+    // What still computes in the background must not keep the process.
+    runtime.shutdown_background();
+    Ok(ended?)
+}
+
+fn append_to_start_log(data: &DataDirectory, error: &anyhow::Error) {
+    if let Ok(mut log) = std::fs::OpenOptions::new().append(true).create(true).open(data.start_log()) {
+        let _ = writeln!(log, "lm-core: {error:#}");
+    }
+}
+
+/// A variable's value; empty means unset.
+fn text(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
+/// A variable's value as a number, else the default.
+fn number<N: std::str::FromStr>(name: &str, default: N) -> N {
+    text(name).and_then(|value| value.trim().parse().ok()).unwrap_or(default)
+}
