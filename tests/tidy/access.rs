@@ -21,13 +21,17 @@ const RULES: &[Rule] = &[
         what: "opens files",
         words: &["std::fs", "fs::", "tokio::fs", "File::open", "File::create", "OpenOptions"],
         within: "lm-core/",
-        // Workspace files have one door, `files`; the others keep to the data directory.
         allowed: &[
+            // The one door to workspace files,
             "lm-core/src/files/",
+            // finding where a workspace begins, before there is a door to it,
+            "lm-core/src/workspace/root.rs",
+            "lm-core/src/workspace/repository.rs",
+            "lm-core/src/workspace/registry.rs",
+            // and the data directory.
             "lm-core/src/settings/config_file.rs",
-            "lm-core/src/settings/store.rs",
             "lm-core/src/daemon/",
-            "lm-core/src/retrieval/storage.rs",
+            "lm-core/src/retrieval/index/",
         ],
     },
     Rule {
