@@ -14,7 +14,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::Ordering,
     },
     time::{Duration, Instant},
 };
@@ -69,27 +69,6 @@ const RESERVE: Duration = Duration::from_millis(500);
 pub struct Workspaces {
     registry: Arc<Registry>,
     home: Option<PathBuf>,
-    counts: Counts,
-}
-
-#[derive(Default, Debug)]
-struct Counts {
-    answered: AtomicU64,
-    failed: AtomicU64,
-    cancelled: AtomicU64,
-}
-
-/// What has come of the questions since the daemon started.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct QuestionCounts {
-    /// Questions with an answer.
-    pub answered: u64,
-    /// Questions with an error.
-    pub failed: u64,
-    /// Questions that their askers gave up.
-    pub cancelled: u64,
-    /// Questions being answered or waiting.
-    pub running: u64,
 }
 
 impl Workspaces {
@@ -103,7 +82,7 @@ impl Workspaces {
     #[must_use]
     pub fn with_home(data: DataDirectory, home: Option<PathBuf>) -> Self {
         let home = home.filter(|home| home.is_absolute());
-        Self { registry: Arc::new(Registry::new(data)), home, counts: Counts::default() }
+        Self { registry: Arc::new(Registry::new(data)), home }
     }
 
     /// Answers a question about the workspace that its directory belongs to.
@@ -119,14 +98,11 @@ impl Workspaces {
         // Work that was begun ends when this future is dropped, too.
         let cancel = cancel.child_token();
         let _guard = cancel.clone().drop_guard();
-        let mut tally = Tally { counts: &self.counts, outcome: None };
-        let outcome = tokio::select! {
+        tokio::select! {
             biased;
-            () = cancel.cancelled() => return Err(cancelled()),
+            () = cancel.cancelled() => Err(cancelled()),
             outcome = self.answer(question, progress, cancel.clone()) => outcome,
-        };
-        tally.outcome = Some(outcome.is_ok());
-        outcome
+        }
     }
 
     async fn answer(
@@ -234,19 +210,6 @@ impl Workspaces {
             .any(|workspace| workspace.admission.busy() != (0, 0) || workspace.retriever.is_working())
     }
 
-    /// What has come of the questions.
-    #[must_use]
-    pub fn counts(&self) -> QuestionCounts {
-        let open = self.registry.all();
-        let busy = open.iter().map(|workspace| workspace.admission.busy());
-        QuestionCounts {
-            answered: self.counts.answered.load(Ordering::Relaxed),
-            failed: self.counts.failed.load(Ordering::Relaxed),
-            cancelled: self.counts.cancelled.load(Ordering::Relaxed),
-            running: busy.map(|(running, waiting)| u64::from(running) + u64::from(waiting)).sum(),
-        }
-    }
-
     /// The open workspaces, sorted by root. May block on the file system.
     #[must_use]
     pub fn status(&self) -> Vec<WorkspaceStatus> {
@@ -259,23 +222,6 @@ impl Workspaces {
     /// As when a question is asked there.
     pub fn find_root(&self, directory: &std::path::Path, settings: &Settings) -> Result<root::Root, RootError> {
         root::find(directory, RootRules::new(settings, self.home.as_deref()))
-    }
-}
-
-/// Counts a question even where its future is dropped.
-struct Tally<'a> {
-    counts: &'a Counts,
-    outcome: Option<bool>,
-}
-
-impl Drop for Tally<'_> {
-    fn drop(&mut self) {
-        let counter = match self.outcome {
-            Some(true) => &self.counts.answered,
-            Some(false) => &self.counts.failed,
-            None => &self.counts.cancelled,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 
