@@ -32,14 +32,15 @@ fn scenarios(source: &'static str) -> impl Iterator<Item = &'static str> {
 }
 
 /// Why a scenario did not hold.
-enum Problem {
+pub(crate) enum Problem {
     /// Something that is not part of the project is not installed here.
     Absent(String),
     /// It was run and failed.
     Failed(String),
 }
 
-fn present(outcome: Result<(), Problem>) -> Result<Completion, Failed> {
+/// An outcome as the test runner shows it.
+pub(crate) fn present(outcome: Result<(), Problem>) -> Result<Completion, Failed> {
     match outcome {
         Ok(()) => Ok(Completion::Completed),
         Err(Problem::Failed(reason)) => Err(reason.into()),
@@ -94,7 +95,8 @@ fn finish(mut command: Command) -> Result<(), Problem> {
     Err(Problem::Failed(format!("{}\n{stdout}{stderr}", output.status)))
 }
 
-fn program(name: &str) -> Result<PathBuf, Problem> {
+/// A program on the path.
+pub(crate) fn program(name: &str) -> Result<PathBuf, Problem> {
     let found = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     match found {
         Ok(status) if status.success() => Ok(name.into()),

@@ -1,5 +1,5 @@
 //! Live Memory as real clients see it: Claude Code with the plugin, the official Python SDK of the
-//! protocol, and the plugin's launcher.
+//! protocol, and the plugin's launcher; and the daemon as the system sees it.
 //!
 //! The clients are not part of a Rust toolchain. `.ci/run` installs them under `target/real-clients`;
 //! where they are absent their tests are reported as ignored with what is missing, unless
@@ -9,11 +9,15 @@
 mod lanes;
 #[cfg(unix)]
 mod launcher;
+#[cfg(target_os = "linux")]
+mod trace;
 
 fn main() {
     let arguments = libtest_mimic::Arguments::from_args();
     let mut trials = lanes::trials();
     #[cfg(unix)]
     trials.extend(launcher::trials());
+    #[cfg(target_os = "linux")]
+    trials.extend(trace::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }

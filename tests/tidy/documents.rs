@@ -98,6 +98,7 @@ fn documented_commands_exist() {
         }
     }
     assert!(words.contains("ask"), "no document says how to ask: {words:?}");
+    let _ = binaries::shim();
     let sandbox = Sandbox::new();
     let unknown: Vec<_> =
         words.iter().filter(|word| !sandbox.run(&[word.as_str(), "--help"]).status.success()).collect();
@@ -138,7 +139,8 @@ fn tests_named_by_documents_exist() {
     let files = project_files();
     let known = test_names(&files);
     let mut missing = Vec::new();
-    for file in documents() {
+    // The settings' page has names of its own shape, and a test that it is the table.
+    for file in documents().into_iter().filter(|file| file.path != "docs/settings.md") {
         missing.extend(
             named_tests(&file.text)
                 .into_iter()

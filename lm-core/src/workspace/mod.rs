@@ -12,10 +12,7 @@ pub mod root;
 
 use std::{
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::Ordering,
-    },
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
