@@ -1,1 +1,4 @@
 //! End-to-end tests through the real binaries, one file per flow.
+
+mod mcp;
+mod stdio_bytes;

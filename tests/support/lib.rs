@@ -5,8 +5,12 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
 
 pub mod binaries;
+pub mod mcp_client;
 pub mod sandbox;
+pub mod scripted_daemon;
 pub mod wait;
 
+pub use mcp_client::McpClient;
 pub use sandbox::Sandbox;
+pub use scripted_daemon::{Behaviour, ScriptedDaemon};
 pub use wait::wait_until;
