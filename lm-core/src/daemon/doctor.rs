@@ -146,8 +146,20 @@ fn data_directory(subject: &Subject<'_>) -> Check {
 
 /// File systems on other machines, as their drivers are called.
 const NETWORK: [&str; 14] = [
-    "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.rclone", "fuse.s3fs", "afpfs",
-    "webdav", "lustre",
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "smbfs",
+    "9p",
+    "afs",
+    "ceph",
+    "fuse.sshfs",
+    "fuse.rclone",
+    "fuse.s3fs",
+    "afpfs",
+    "webdav",
+    "lustre",
 ];
 
 fn file_system(root: &Path) -> Check {

@@ -69,7 +69,10 @@ pub fn stats(subject: &Subject<'_>) -> Report {
     let temporary = if subject.data.is_temporary() { ", temporary: no home directory can be written" } else { "" };
     row("data", &format!("{} ({}{temporary})", subject.data.root().display(), size.text()));
     row("endpoint", &status.endpoint.display().to_string());
-    row("log", &status.log.as_ref().map_or_else(|| "none: no file can be written".into(), |log| log.display().to_string()));
+    row(
+        "log",
+        &status.log.as_ref().map_or_else(|| "none: no file can be written".into(), |log| log.display().to_string()),
+    );
     row("settings", &settings_text(subject, &shadowed));
     let last_error = status.last_error();
     if let Some(error) = &last_error {

@@ -3,11 +3,7 @@ use std::path::PathBuf;
 use lm_proto::Build;
 
 use super::*;
-use crate::{
-    daemon::status::Ending,
-    retrieval::LeftOut,
-    settings::SettingsStore,
-};
+use crate::{daemon::status::Ending, retrieval::LeftOut, settings::SettingsStore};
 
 fn workspace() -> WorkspaceStatus {
     WorkspaceStatus {
