@@ -6,19 +6,23 @@
 //! allowed in here: opening a workspace path by any other way, writing, starting a process, knowing
 //! what the text is wanted for.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    time::SystemTime,
-};
+mod door;
+mod ignore_rules;
+mod names;
+mod secrets;
+mod text;
+mod walk;
+
+pub use door::WorkspaceFiles;
+pub use names::display_path;
+pub use walk::{FoundFile, WalkLimits, WalkReport};
+
+pub(crate) use names::{path_from_bytes, path_to_bytes};
+pub(crate) use walk::nanoseconds;
+
+use std::{io, path::PathBuf, time::SystemTime};
 
 use thiserror::Error;
-
-/// A workspace's files, read through a handle on its root.
-#[derive(Debug)]
-pub struct WorkspaceFiles {
-    root: PathBuf,
-}
 
 /// The text of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,29 +87,4 @@ pub enum ReadError {
         /// What the system says.
         source: io::Error,
     },
-}
-
-impl WorkspaceFiles {
-    /// Opens a directory as a workspace.
-    pub fn open(root: &Path) -> Result<Self, OpenError> {
-        Ok(Self { root: root.to_path_buf() })
-    }
-
-    /// The root, for people; files are not opened by joining to it.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
-    /// Reads up to `cap` bytes of a file, given relative to the root.
-    pub fn read(&self, path: &Path, _cap: u64) -> Result<FileText, ReadError> {
-        Err(ReadError::Outside(display_path(path)))
-    }
-}
-
-/// A path as text that stays on one line: control characters, quotes' rivals and bytes that are not
-/// UTF-8 are escaped, separators are `/`.
-#[must_use]
-pub fn display_path(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }

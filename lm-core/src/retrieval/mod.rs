@@ -3,22 +3,22 @@
 //! Knows files and nothing else: no tools, no memory, no model. `search` is blocking work, to be
 //! called from a thread that may block.
 
-use std::{
-    fmt,
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+mod definitions;
+mod excerpts;
+mod index;
+mod live;
+mod query;
+mod rank;
+mod retriever;
+mod search;
+mod tokenize;
+mod window;
+
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
-use tokio_util::sync::CancellationToken;
 
-use crate::files::WorkspaceFiles;
-
-/// Finds places in one workspace.
-pub struct Retriever {
-    files: Arc<WorkspaceFiles>,
-}
+pub use retriever::Retriever;
 
 /// What a search may take and give.
 #[derive(Clone, Copy, Debug)]
@@ -171,41 +171,4 @@ pub enum IndexState {
     TooLarge,
     /// It cannot be kept, for the reason given; searches are live.
     Failed(String),
-}
-
-impl fmt::Debug for Retriever {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Retriever").field("root", &self.files.root()).finish_non_exhaustive()
-    }
-}
-
-impl Retriever {
-    /// For a workspace whose index lies, or will lie, in a directory of its own.
-    #[must_use]
-    pub fn new(files: Arc<WorkspaceFiles>, _index_directory: PathBuf) -> Self {
-        Self { files }
-    }
-
-    /// Searches for what a question is about. Blocks until done, the deadline, or cancellation.
-    pub fn search(
-        &self,
-        _question: &str,
-        _limits: SearchLimits,
-        _progress: &dyn Fn(&str),
-        _cancel: &CancellationToken,
-    ) -> Result<SearchOutcome, SearchError> {
-        Err(SearchError::NothingToSearch)
-    }
-
-    /// Where the index stands.
-    #[must_use]
-    pub fn status(&self) -> IndexStatus {
-        IndexStatus::default()
-    }
-
-    /// Whether background work is going on.
-    #[must_use]
-    pub fn is_working(&self) -> bool {
-        false
-    }
 }
