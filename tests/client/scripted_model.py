@@ -83,13 +83,14 @@ class ScriptedModel:
             return reply.blocks(self._numbers)
 
     def tool_results(self) -> list[tuple[bool, str]]:
-        """What tools gave the model: whether it was an error, and the text; each once, in order."""
+        """What tools gave the model: whether it was an error, and the text; in the order of the calls."""
         results: dict[str, tuple[bool, str]] = {}
         for message in itertools.chain.from_iterable(prompt["messages"] for prompt in self.prompts):
             for block in message["content"] if isinstance(message["content"], list) else []:
                 if block["type"] == "tool_result":
                     results.setdefault(block["tool_use_id"], (bool(block.get("is_error")), _text(block.get("content"))))
-        return list(results.values())
+        # Results of one turn arrive in the order in which they were ready.
+        return [results[name] for name in sorted(results, key=lambda name: int(name.rpartition("_")[2]))]
 
 
 def _text(content: Any) -> str:
