@@ -5,6 +5,7 @@
 
 use std::{
     fs,
+    io::Write,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -45,7 +46,12 @@ impl Starts {
     pub(super) fn write(&self, data: &DataDirectory) {
         let fresh = data.start_record().with_extension("json.new");
         let Ok(bytes) = serde_json::to_vec(self) else { return };
-        let _ = fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, data.start_record()));
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let written = options.open(&fresh).and_then(|mut file| file.write_all(&bytes));
+        let _ = written.and_then(|()| fs::rename(&fresh, data.start_record()));
     }
 
     /// Forgets what is too old, and what lies in the future after the clock was set back.
