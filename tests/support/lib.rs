@@ -6,8 +6,12 @@
 
 pub mod binaries;
 pub mod daemon;
+pub mod mcp_client;
 pub mod sandbox;
+pub mod scripted_daemon;
 pub mod wait;
 
+pub use mcp_client::McpClient;
 pub use sandbox::Sandbox;
+pub use scripted_daemon::{Behaviour, ScriptedDaemon};
 pub use wait::wait_until;
