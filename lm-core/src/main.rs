@@ -1,19 +1,13 @@
 //! The daemon's executable. Shims start it; people start it with `--foreground` to see what it does.
 
-use std::{
-    env,
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{env, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Parser;
 use lm_core::{
     daemon::{
         lifecycle::{self, Ended, Options},
-        logging::LogOptions,
+        logging::{self, LogOptions},
     },
     settings::SettingsStore,
 };
@@ -42,31 +36,29 @@ fn main() -> ExitCode {
     #[cfg(unix)]
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 
-    match run(Arguments::parse()) {
+    match run(&Arguments::parse()) {
         // A lock that comes with it is held until the process is gone.
         Ok(Ended::LostElection | Ended::Left(_)) => ExitCode::SUCCESS,
-        Err(error) => {
-            // One line, without the backtrace that a returned error would print: a shim quotes it.
-            let _ = writeln!(io::stderr(), "lm-core: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn run(arguments: Arguments) -> anyhow::Result<Ended> {
-    let data = match &arguments.data_dir {
-        Some(directory) => DataDirectory::open_at(directory.clone())?,
-        None => DataDirectory::open()?,
-    };
-    let ended = serve(&arguments, data.clone());
-    if let Err(error) = &ended
-        && cfg!(windows)
-        && !arguments.foreground
-    {
-        // A process that inherits no handles has no standard error to say it to.
-        append_to_start_log(&data, error);
+fn run(arguments: &Arguments) -> anyhow::Result<Ended> {
+    let mut data = None;
+    let ended = open(arguments).and_then(|directory| serve(arguments, data.insert(directory).clone()));
+    if let Err(error) = &ended {
+        // One line, without the backtrace that a returned error would print: a shim quotes it.
+        let is_alone = !arguments.foreground;
+        logging::report_failure(data.as_ref().filter(|_| is_alone), &format!("{error:#}"));
     }
     ended
+}
+
+fn open(arguments: &Arguments) -> anyhow::Result<DataDirectory> {
+    Ok(match &arguments.data_dir {
+        Some(directory) => DataDirectory::open_at(directory.clone())?,
+        None => DataDirectory::open()?,
+    })
 }
 
 fn serve(arguments: &Arguments, data: DataDirectory) -> anyhow::Result<Ended> {
@@ -101,10 +93,4 @@ fn serve(arguments: &Arguments, data: DataDirectory) -> anyhow::Result<Ended> {
     // What still computes in the background must not keep the process.
     runtime.shutdown_background();
     Ok(ended?)
-}
-
-fn append_to_start_log(data: &DataDirectory, error: &anyhow::Error) {
-    if let Ok(mut log) = std::fs::OpenOptions::new().append(true).create(true).open(data.start_log()) {
-        let _ = writeln!(log, "lm-core: {error:#}");
-    }
 }

@@ -1,6 +1,7 @@
 //! End-to-end tests through the real binaries, one file per flow.
 
 mod directories;
+mod election;
 mod mcp;
 mod settings;
 mod stdio_bytes;

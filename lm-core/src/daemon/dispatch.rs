@@ -124,6 +124,7 @@ impl Dispatcher {
     }
 
     async fn ask(&self, ask: Ask, progress: Progress, cancel: CancellationToken) -> Result<Reply, Failure> {
+        tracing::info!(cwd = ask.cwd, "a question arrived");
         let counted = CountedOnce(Some(&self.status));
         let outcome = self.answer(ask, progress, cancel).await;
         counted.end(match &outcome {

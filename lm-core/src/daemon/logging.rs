@@ -8,6 +8,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use lm_proto::DataDirectory;
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// What is logged, and where.
@@ -55,6 +56,21 @@ pub fn start(options: &LogOptions) {
     }));
 }
 
+/// Says why a daemon did not start, where its starter looks for it.
+///
+/// That is standard error, and on Windows, where a daemon inherits none, the start log of `data`,
+/// which is given unless a person watches.
+pub fn report_failure(data: Option<&DataDirectory>, message: &str) {
+    let line = format!("lm-core: {message}\n");
+    let _ = io::stderr().write_all(line.as_bytes());
+    if let Some(data) = data
+        && cfg!(windows)
+        && let Ok(mut log) = open_append(&data.start_log())
+    {
+        let _ = log.write_all(line.as_bytes());
+    }
+}
+
 /// A file that makes room for itself.
 #[derive(Debug)]
 struct RotatingFile {
@@ -68,8 +84,10 @@ struct RotatingFile {
 impl RotatingFile {
     fn open(path: &Path, max_bytes: u64, backups: u32) -> io::Result<Self> {
         let file = open_append(path)?;
-        let length = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), file, length, max_bytes: max_bytes.max(1), backups })
+        let metadata = file.metadata()?;
+        // A device or a pipe is never moved out of the way: it is not ours, and not full either.
+        let max_bytes = if metadata.is_file() { max_bytes.max(1) } else { u64::MAX };
+        Ok(Self { path: path.to_owned(), file, length: metadata.len(), max_bytes, backups })
     }
 
     fn backup(&self, number: u32) -> PathBuf {
@@ -189,6 +207,23 @@ mod tests {
         log.write_all(b"first one\n").unwrap();
         log.write_all(b"second one\n").unwrap();
         assert_eq!(text(&path), "second one\n");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_file_is_not_moved_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let listing = || fs::read_dir(directory.path()).unwrap().count();
+        let status = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(status.success());
+        // Somebody must read, or opening would wait.
+        let reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let mut log = RotatingFile::open(&path, 5, 1).unwrap();
+        log.write_all(b"first line\n").unwrap();
+        log.write_all(b"second line\n").unwrap();
+        assert_eq!(listing(), 1);
+        drop(reader);
     }
 
     #[cfg(target_os = "linux")]

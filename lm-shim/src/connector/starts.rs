@@ -5,6 +5,7 @@
 
 use std::{
     fs,
+    io::Write,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -31,6 +32,8 @@ pub(super) struct Starts {
     failed: Vec<u64>,
     /// Starts that replaced a running daemon.
     replaced: Vec<u64>,
+    /// The last failure that its starter saw, 0 for none.
+    seen_to_fail: u64,
 }
 
 impl Starts {
@@ -45,7 +48,12 @@ impl Starts {
     pub(super) fn write(&self, data: &DataDirectory) {
         let fresh = data.start_record().with_extension("json.new");
         let Ok(bytes) = serde_json::to_vec(self) else { return };
-        let _ = fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, data.start_record()));
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let written = options.open(&fresh).and_then(|mut file| file.write_all(&bytes));
+        let _ = written.and_then(|()| fs::rename(&fresh, data.start_record()));
     }
 
     /// Forgets what is too old, and what lies in the future after the clock was set back.
@@ -53,6 +61,7 @@ impl Starts {
         for times in [&mut self.started, &mut self.failed, &mut self.replaced] {
             times.retain(|&time| time <= now && now - time < WINDOW_MS);
         }
+        self.seen_to_fail = if self.seen_to_fail <= now { self.seen_to_fail } else { 0 };
         self
     }
 
@@ -72,9 +81,9 @@ impl Starts {
         self.replaced.len() < REPLACEMENTS_MAX && self.refusal().is_none()
     }
 
-    /// Whether a start failed at or after that time.
+    /// Whether a start was seen to fail at or after that time.
     pub(super) fn failed_since(&self, time_ms: u64) -> bool {
-        self.failed.iter().any(|&failed| failed >= time_ms)
+        self.seen_to_fail >= time_ms
     }
 
     /// Notes a start, as failed until [`Starts::succeeded`] says otherwise.
@@ -95,7 +104,8 @@ impl Starts {
     /// The start that was begun last has failed by now.
     pub(super) fn failed(&mut self) {
         self.failed.pop();
-        self.failed.push(now_ms());
+        self.seen_to_fail = now_ms();
+        self.failed.push(self.seen_to_fail);
     }
 }
 
@@ -124,7 +134,9 @@ mod tests {
     fn a_success_clears_its_own_mark_only() {
         let mut starts = Starts::default();
         starts.begin(false);
+        assert!(!starts.failed_since(starts.started[0]), "nobody knows yet");
         starts.failed();
+        assert!(starts.failed_since(starts.started[0]));
         starts.begin(true);
         starts.succeeded();
         assert_eq!((starts.started.len(), starts.failed.len(), starts.replaced.len()), (2, 1, 1));
@@ -132,7 +144,12 @@ mod tests {
 
     #[test]
     fn times_in_the_future_are_ignored() {
-        let starts = Starts { failed: vec![50_000; 9], started: vec![50_000; 99], replaced: vec![50_000; 9] };
+        let starts = Starts {
+            failed: vec![50_000; 9],
+            started: vec![50_000; 99],
+            replaced: vec![50_000; 9],
+            seen_to_fail: 50_000,
+        };
         assert_eq!(starts.within_window(40_000), Starts::default());
     }
 
