@@ -177,7 +177,7 @@ fn a_home_that_cannot_be_written_is_replaced_by_a_private_directory() {
     let private = fs::metadata(&kept).unwrap().permissions().mode() & 0o777;
     fs::remove_dir_all(Path::new(&kept).parent().unwrap()).unwrap();
     assert_eq!(json(&output)["sources"][0]["path"], "main.rs", "{}", stderr(&output));
-    assert_eq!(json(&stats)["daemon"]["data_directory_is_temporary"], true);
+    assert_eq!(json(&stats)["daemon"]["data_is_temporary"], true);
     assert_eq!(private, 0o700);
     succeeded(&stopped);
 }

@@ -99,7 +99,7 @@ pub fn stats(subject: &Subject<'_>) -> Report {
             "endpoint": status.endpoint.display().to_string(),
             "log_file": status.log.as_ref().map(|log| log.display().to_string()),
             "data_directory": subject.data.root().display().to_string(),
-            "data_directory_is_temporary": subject.data.is_temporary(),
+            "data_is_temporary": subject.data.is_temporary(),
             "data_bytes": size.bytes,
         },
         "questions": questions.json(),
