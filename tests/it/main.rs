@@ -1,4 +1,5 @@
 //! End-to-end tests through the real binaries, one file per flow.
 
+mod cli;
 mod mcp;
 mod stdio_bytes;
