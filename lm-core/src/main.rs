@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
-    time::Duration,
+    sync::Arc,
 };
 
 use anyhow::Context;
@@ -15,7 +15,7 @@ use lm_core::{
         lifecycle::{self, Ended, Options},
         logging::LogOptions,
     },
-    settings::Settings,
+    settings::SettingsStore,
 };
 use lm_proto::{Build, DataDirectory};
 
@@ -76,18 +76,20 @@ fn serve(arguments: &Arguments, data: DataDirectory) -> anyhow::Result<Ended> {
         Some(stamp) => Build::with_stamp(stamp),
         None => Build::of_core_binary(&env::current_exe().context("cannot find the daemon's own executable")?),
     };
+    let settings = Arc::new(SettingsStore::open(&data));
+    let set = settings.for_daemon();
     let options = Options {
         build,
         foreground: arguments.foreground,
         replaces: arguments.replace,
-        idle_exit: Duration::from_secs(number("LIVE_MEMORY_IDLE_EXIT_S", Settings::default().idle_exit_s)),
         log: LogOptions {
-            level: text("LIVE_MEMORY_LOG_LEVEL").unwrap_or_else(|| "info".into()),
-            file: text("LIVE_MEMORY_LOG_FILE").map_or_else(|| data.core_log(), PathBuf::from),
-            max_bytes: number("LIVE_MEMORY_LOG_MAX_BYTES", 10_485_760),
-            backups: number("LIVE_MEMORY_LOG_BACKUPS", 5),
+            level: set.log_level.word().to_owned(),
+            file: set.log_file.unwrap_or_else(|| data.core_log()),
+            max_bytes: set.log_max_bytes,
+            backups: set.log_backups,
             to_stderr: arguments.foreground,
         },
+        settings,
         data,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -105,14 +107,4 @@ fn append_to_start_log(data: &DataDirectory, error: &anyhow::Error) {
     if let Ok(mut log) = std::fs::OpenOptions::new().append(true).create(true).open(data.start_log()) {
         let _ = writeln!(log, "lm-core: {error:#}");
     }
-}
-
-/// A variable's value; empty means unset.
-fn text(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.trim().is_empty())
-}
-
-/// A variable's value as a number, else the default.
-fn number<N: std::str::FromStr>(name: &str, default: N) -> N {
-    text(name).and_then(|value| value.trim().parse().ok()).unwrap_or(default)
 }

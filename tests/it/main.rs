@@ -1,5 +1,8 @@
 //! End-to-end tests through the real binaries, one file per flow.
 
 mod cli;
+mod directories;
 mod mcp;
+mod settings;
 mod stdio_bytes;
+mod workspace_roots;

@@ -5,7 +5,9 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
 
 pub mod binaries;
+pub mod git;
 pub mod mcp_client;
+pub mod run;
 pub mod sandbox;
 pub mod scripted_daemon;
 pub mod wait;

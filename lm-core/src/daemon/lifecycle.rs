@@ -18,7 +18,7 @@ use super::{
     server::{Leaving, Server},
     status::Status,
 };
-use crate::workspace::Workspaces;
+use crate::settings::SettingsStore;
 
 /// How long to wait for the life lock of a daemon that has just died: the kernel closes its socket
 /// a little before it gives its lock back.
@@ -43,8 +43,8 @@ pub struct Options {
     pub foreground: bool,
     /// Wait for a predecessor that is leaving.
     pub replaces: bool,
-    /// Leave after so long without anything to do; zero is never.
-    pub idle_exit: Duration,
+    /// What a person has set.
+    pub settings: Arc<SettingsStore>,
     /// Its log.
     pub log: LogOptions,
 }
@@ -118,7 +118,7 @@ pub async fn run(options: Options) -> Result<Ended, StartError> {
     tracing::info!(pid = status.pid, build = %options.build, endpoint = %endpoint.address().display(), "listening");
 
     let server = Arc::new(Server {
-        dispatcher: Dispatcher::new(Workspaces::new(data.clone()), Arc::clone(&status), options.idle_exit),
+        dispatcher: Dispatcher::new(data.clone(), Arc::clone(&options.settings), Arc::clone(&status)),
         build: options.build,
         leaving: Leaving::default(),
         connections: TaskTracker::new(),

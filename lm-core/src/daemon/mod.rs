@@ -4,9 +4,11 @@
 //! and comes back as a reply.
 
 pub mod dispatch;
+pub mod doctor;
 pub mod lifecycle;
 pub mod lock;
 pub mod logging;
 pub mod notes;
+pub mod reports;
 pub mod server;
 pub mod status;
