@@ -6,7 +6,9 @@
 
 pub mod binaries;
 pub mod daemon;
+pub mod git;
 pub mod mcp_client;
+pub mod run;
 pub mod sandbox;
 pub mod scripted_daemon;
 pub mod wait;
