@@ -1,6 +1,6 @@
 //! The daemon's executable. Shims start it; people start it with `--foreground` to see what it does.
 
-use std::{env, path::PathBuf, process::ExitCode, time::Duration};
+use std::{env, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Parser;
