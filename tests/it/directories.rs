@@ -143,3 +143,41 @@ fn an_odd_home_is_no_obstacle() {
         succeeded(&sandbox.run(&["stop"]));
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_home_that_cannot_be_written_is_replaced_by_a_private_directory() {
+    use std::os::unix::{fs::PermissionsExt, process::CommandExt};
+
+    // A user nobody else is: modes do not stop root, and one's own fallback may be in use.
+    const USER: u32 = 61_234;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can act as another user");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let project = project(&sandbox, "p", "fn retry_with_backoff() {}\n");
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(sandbox.root(), 0o755);
+    mode(&sandbox.home(), 0o555);
+    let as_user = |arguments: &[&str]| {
+        let mut command = sandbox.shim(arguments);
+        command.env_remove("LIVE_MEMORY_DATA_DIR").current_dir("/").uid(USER).gid(USER);
+        command.output()
+    };
+    if !as_user(&["--version"]).is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: another user cannot run the binaries where they were built");
+        return;
+    }
+    let output =
+        as_user(&["ask", "--json", "--cwd", project.to_str().unwrap(), "where is retry_with_backoff?"]).unwrap();
+    let stats = as_user(&["stats", "--json"]).unwrap();
+    let stopped = as_user(&["stop"]).unwrap();
+    let kept = json(&stats)["daemon"]["data_directory"].as_str().unwrap().to_owned();
+    let private = fs::metadata(&kept).unwrap().permissions().mode() & 0o777;
+    fs::remove_dir_all(Path::new(&kept).parent().unwrap()).unwrap();
+    assert_eq!(json(&output)["sources"][0]["path"], "main.rs", "{}", stderr(&output));
+    assert_eq!(json(&stats)["daemon"]["data_directory_is_temporary"], true);
+    assert_eq!(private, 0o700);
+    succeeded(&stopped);
+}

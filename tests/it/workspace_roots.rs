@@ -14,7 +14,7 @@ use serde_json::Value;
 /// A sandbox whose daemon runs.
 fn started() -> Sandbox {
     let sandbox = Sandbox::new();
-    let _ = succeeded(&sandbox.run(&["config", "show"]));
+    succeeded(&sandbox.run(&["config", "show"]));
     sandbox
 }
 
@@ -136,7 +136,7 @@ fn an_excluded_workspace_is_refused_at_the_next_request() {
     let sandbox = started();
     let secret = sandbox.workspace("home/secret/project");
     assert_eq!(root(&sandbox, &secret, &[]), canonical(&secret));
-    let _ = succeeded(&sandbox.run(&["config", "set", "exclude=~/secret"]));
+    succeeded(&sandbox.run(&["config", "set", "exclude=~/secret"]));
     assert!(error(&sandbox, &secret, &[]).contains("excluded by the setting exclude"));
     let other = sandbox.workspace("home/open");
     assert_eq!(root(&sandbox, &other, &[]), canonical(&other));

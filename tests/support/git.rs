@@ -16,10 +16,15 @@ pub fn is_there() -> bool {
         let there = Command::new("git").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         let there = there.is_ok_and(|status| status.success());
         if !there {
-            println!("skipped: git is not installed, and this test needs real repositories");
+            report_skipped();
         }
         there
     })
+}
+
+#[expect(clippy::print_stderr, reason = "a test that did not run must be seen in its output")]
+fn report_skipped() {
+    eprintln!("skipped: git is not installed, and these tests need real repositories");
 }
 
 /// Runs git in a directory, knowing no configuration but this sandbox's.

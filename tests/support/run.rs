@@ -5,14 +5,12 @@ use std::process::Output;
 use serde_json::Value;
 
 /// Standard output of a program that must have ended well.
-#[must_use]
 pub fn succeeded(output: &Output) -> String {
     assert!(output.status.success(), "{}\nstderr: {}", output.status, stderr(output));
     stdout(output)
 }
 
 /// Standard error of a program that must have ended with an exit code.
-#[must_use]
 pub fn failed(output: &Output, code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "stdout: {}\nstderr: {}", stdout(output), stderr(output));
     stderr(output)

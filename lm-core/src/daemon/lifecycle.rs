@@ -110,6 +110,9 @@ pub async fn run(options: Options) -> Result<Ended, StartError> {
 
     // Only the holder of the lock logs: nobody else may rotate the file.
     let log = start_log(&options);
+    for problem in options.settings.for_request(&[]).problems {
+        tracing::warn!("a setting is not accepted: {problem}");
+    }
     let (endpoint, listener) = bind(data)?;
     let status = Arc::new(Status::new(options.build, endpoint.address().to_owned(), log));
     if let Err(error) = DaemonNotes::about(&status).write(data) {

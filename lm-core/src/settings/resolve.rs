@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 use serde_json::{Map, Value as Json};
 
 use super::{
-    kind::Value,
+    kind::{Kind, Value},
     table::{PREFIX, ROWS, Row, Scope, Settings, row},
 };
 
@@ -258,7 +258,8 @@ fn is_unset(json: &Json) -> bool {
 /// What was refused, without a credential and without a flood of text.
 pub(super) fn refused(row: &Row, text: &str) -> String {
     const SHOWN_MAX: usize = 60;
-    if row.kind.is_secret() {
+    // An address with a name or password in it is refused for just that.
+    if row.kind.is_secret() || (row.kind == Kind::Url && text.contains('@')) {
         return "is not a value of its kind".into();
     }
     let shown: String = text.chars().take(SHOWN_MAX).collect();

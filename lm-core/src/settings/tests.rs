@@ -166,6 +166,14 @@ fn a_wrong_variable_is_named_with_the_right_one() {
 }
 
 #[test]
+fn variables_of_the_surroundings_are_no_mistakes() {
+    for name in ["TEST_BINARIES", "TEST_HOLD_FILE", "TEST_REQUIRE_CLIENTS", "BLESS", "HOME", "VERSION"] {
+        let session = vec![(format!("LIVE_MEMORY_{name}"), "x".to_owned())];
+        assert_eq!(Given { session, ..Given::nothing() }.resolve().problems, [], "{name}");
+    }
+}
+
+#[test]
 fn one_setting_has_three_spellings() {
     for name in ["provider", "PROVIDER", "LIVE_MEMORY_PROVIDER", " live_memory_provider "] {
         assert_eq!(named(name).unwrap().key, "provider", "{name}");
