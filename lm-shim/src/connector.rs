@@ -220,7 +220,9 @@ impl Connector {
         let mut leaving: Option<u32> = None;
         let mut pause = POLL_FIRST;
         loop {
-            match meet(&self.data, Intent::Drain, own, deadline).await? {
+            // Asked once: whoever answers after that may be a successor, which is to stay.
+            let intent = if leaving.is_none() { Intent::Drain } else { Intent::Probe };
+            match meet(&self.data, intent, own, deadline).await? {
                 Met::Ready(_, daemon) | Met::Draining(daemon) | Met::NoCommonProtocol(daemon) => {
                     // Another process is a successor that somebody has started meanwhile.
                     if leaving.is_some_and(|pid| pid != daemon.pid) {

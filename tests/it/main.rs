@@ -1,5 +1,6 @@
 //! End-to-end tests through the real binaries, one file per flow.
 
+mod cli;
 mod directories;
 mod election;
 mod mcp;

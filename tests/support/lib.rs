@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
 
 pub mod binaries;
+pub mod corpus;
 pub mod daemon;
 pub mod git;
 pub mod mcp_client;

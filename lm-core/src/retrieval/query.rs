@@ -97,8 +97,8 @@ impl Builder {
         }
     }
 
-    fn read_chunk(&mut self, chunk: &str) {
-        let chunk = chunk.trim_matches(|character: char| !character.is_alphanumeric() && !"_/.~".contains(character));
+    fn read_chunk(&mut self, written: &str) {
+        let chunk = written.trim_matches(|character: char| !character.is_alphanumeric() && !"_/.~".contains(character));
         let chunk = chunk.trim_end_matches(['.', '/']).trim_start_matches("./");
         if chunk.len() < 2 || chunk.len() > 300 {
             return;
@@ -137,7 +137,7 @@ impl Builder {
         let count = names.len();
         for (position, name) in names.into_iter().enumerate() {
             let named =
-                looks_like_code(name) || (qualified && position + 1 == count) || chunk.contains(&format!("{name}("));
+                looks_like_code(name) || (qualified && position + 1 == count) || written.contains(&format!("{name}("));
             if named && name.len() > 1 {
                 self.exact.push(name.to_owned());
             }

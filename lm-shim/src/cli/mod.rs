@@ -56,15 +56,16 @@ enum Verb {
 #[derive(Args)]
 #[command(after_help = "\
 The answer goes to standard output; on a terminal, progress and a line about
-how the answer came about go to standard error.")]
+how the answer came about go to standard error. The object of --json has the
+answer, its sources, usage, timing and provider.")]
 struct Ask {
-    /// Ask about the code base of this directory [default: the current one]
+    /// Directory asked about [default: the current one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// Print one JSON object: answer, sources, usage, timing, provider
+    /// Print one JSON object, for scripts
     #[arg(long)]
     json: bool,
-    /// Answer as well as possible within so many seconds
+    /// Answer within so many seconds, as well as can be
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: Option<u32>,
     /// The longest answer wanted, in tokens
@@ -89,7 +90,7 @@ Example: lm-shim config set default_timeout_s=120 max_answer_tokens=2000")]
         #[arg(value_name = "NAME=VALUE", required = true)]
         changes: Vec<String>,
     },
-    /// Remove settings from config.json, all or none; their defaults hold again
+    /// Remove settings from config.json, so that defaults hold again
     Unset {
         /// What to remove
         #[arg(value_name = "NAME", required = true)]

@@ -162,7 +162,7 @@ fn its_log_is_rotated_and_holds_no_question() {
     let log = sandbox.root().join("elsewhere.log");
     let mut command = sandbox.shim(&["ask", "where is canary-4711 kept"]);
     command.current_dir(lm_tests::daemon::workspace(&sandbox));
-    for (name, value) in [("LEVEL", "debug"), ("MAX_BYTES", "2000"), ("BACKUPS", "2")] {
+    for (name, value) in [("LEVEL", "debug"), ("MAX_BYTES", "4096"), ("BACKUPS", "2")] {
         command.env(format!("LIVE_MEMORY_LOG_{name}"), value);
     }
     let output = command.env("LIVE_MEMORY_LOG_FILE", &log).output().unwrap();
@@ -170,7 +170,7 @@ fn its_log_is_rotated_and_holds_no_question() {
     let backup = sandbox.root().join("elsewhere.log.2");
     runtime().block_on(async {
         let endpoint = Endpoint::of(&data);
-        for _ in 0..200 {
+        for _ in 0..300 {
             if let Ok(mut stream) = endpoint.connect().await {
                 let _ = stream.write_all(&[b'x'; 64]).await;
                 let _ = stream.read_to_end(&mut Vec::new()).await;
@@ -180,7 +180,7 @@ fn its_log_is_rotated_and_holds_no_question() {
     wait_until("the log to be rotated", || backup.exists().then_some(()));
     for file in [&log, &sandbox.root().join("elsewhere.log.1"), &backup] {
         let text = fs::read_to_string(file).unwrap();
-        assert!(text.len() <= 2_000 && !text.contains("canary-4711"), "{text}");
+        assert!(text.len() <= 4_096 && !text.contains("canary-4711"), "{text}");
     }
     assert!(!sandbox.root().join("elsewhere.log.3").exists());
     assert!(!data.core_log().exists());

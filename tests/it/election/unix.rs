@@ -94,12 +94,12 @@ fn a_daemon_whose_socket_was_taken_away_makes_room() {
 }
 
 #[test]
-fn a_removed_data_directory_ends_its_daemon() {
+fn a_data_directory_moved_away_ends_its_daemon() {
     let sandbox = Sandbox::new();
     let data = sandbox.data();
     assert_answered(&ask(&sandbox));
     let pid = Pid::from_raw(running_pid(&data).cast_signed()).unwrap();
-    fs::remove_dir_all(data.root()).unwrap();
+    fs::rename(data.root(), sandbox.root().join("moved")).unwrap();
     // Not waited for by its parent, which has ended: it disappears, rather than becoming defunct.
     wait_until("the daemon to end", || rustix::process::test_kill_process(pid).is_err().then_some(()));
 }
@@ -110,7 +110,7 @@ fn it_survives_the_group_and_terminal_of_its_starter() {
     let data = sandbox.data();
     // The group's leader stays, as a session would, while its child asks.
     let mut command = sandbox.command(Path::new("/bin/sh"));
-    command.arg("-c").arg(format!("'{}' ask where; sleep 99", binaries::shim().display()));
+    command.arg("-c").arg(format!("'{}' ask 'the port'; sleep 99", binaries::shim().display()));
     let _ = binaries::core();
     let mut leader = command.current_dir(workspace(&sandbox)).process_group(0).stdout(Stdio::null()).spawn().unwrap();
     let pid = running_pid(&data);
@@ -144,7 +144,7 @@ fn it_inherits_no_file_no_place_and_no_secret() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     // Descriptor 9 is open in the shim, as a shell's script may leave it.
     let mut command = sandbox.command(Path::new("/bin/sh"));
-    command.arg("-c").arg(format!("'{}' ask where 9>&0 2>&9", binaries::shim().display())).stdin(writer);
+    command.arg("-c").arg(format!("'{}' ask 'the port' 9>&0 2>&9", binaries::shim().display())).stdin(writer);
     command.env("LIVE_MEMORY_API_KEY", "canary-1").env("ANTHROPIC_API_KEY", "canary-2");
     let _ = binaries::core();
     let doomed = sandbox.workspace("doomed");
@@ -163,8 +163,9 @@ fn it_inherits_no_file_no_place_and_no_secret() {
             2 => &data.start_log(),
             _ => {
                 let text = target.to_string_lossy().into_owned();
-                let own = ["anon_inode:", "socket:"].iter().any(|own| text.starts_with(own));
-                assert!(own || text.starts_with("pipe:") || target.starts_with(data.root()), "{number} is {text}");
+                // Its own: what the runtime polls with, its files, and the workspace it reads.
+                let own = ["anon_inode:", "socket:", "pipe:"].iter().any(|own| text.starts_with(own));
+                assert!(own || target.starts_with(data.root()) || target == doomed, "{number} is {text}");
                 continue;
             }
         };
@@ -185,7 +186,7 @@ fn nothing_it_makes_is_open_to_others() {
     let data = sandbox.data();
     fs::remove_dir_all(data.root()).unwrap();
     let mut command = sandbox.command(Path::new("/bin/sh"));
-    command.arg("-c").arg(format!("umask 000; '{}' ask where", binaries::shim().display()));
+    command.arg("-c").arg(format!("umask 000; '{}' ask 'the port'", binaries::shim().display()));
     let _ = binaries::core();
     let output = command.current_dir(workspace(&sandbox)).output().unwrap();
     assert!(output.status.success(), "{}", texts(&output).1);
@@ -206,7 +207,7 @@ fn nothing_it_makes_is_open_to_others() {
 fn it_works_without_a_home_or_a_path() {
     let sandbox = Sandbox::new();
     let mut command = Command::new(binaries::shim());
-    command.env_clear().env("LIVE_MEMORY_DATA_DIR", sandbox.data().root()).args(["ask", "where"]);
+    command.env_clear().env("LIVE_MEMORY_DATA_DIR", sandbox.data().root()).args(["ask", "the port"]);
     let _ = binaries::core();
     assert_answered(&command.current_dir(workspace(&sandbox)).stdin(Stdio::null()).output().unwrap());
 }
