@@ -156,7 +156,7 @@ impl Dispatcher {
     }
 
     fn stats(&self, cwd: &str, environment: &SessionEnvironment) -> Report {
-        self.about(cwd, environment, |subject| reports::stats(subject))
+        self.about(cwd, environment, reports::stats)
     }
 
     fn doctor(&self, cwd: &str, environment: &SessionEnvironment) -> Report {
