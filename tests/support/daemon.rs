@@ -45,7 +45,7 @@ pub fn notes(data: &DataDirectory) -> Option<Notes> {
 
 /// Asks the daemon who it is.
 pub fn welcome(data: &DataDirectory, intent: Intent) -> io::Result<Welcome> {
-    runtime().block_on(async {
+    block_on(async {
         let handshake = async {
             let mut stream = Endpoint::of(data).connect().await?;
             Hello::new(intent, Build::default()).write(&mut stream).await?;
@@ -228,7 +228,7 @@ impl FakeDaemon {
                 let lock = lock.unwrap();
                 fs4::FileExt::try_lock(&lock).unwrap();
                 let endpoint = Endpoint::candidates(&data).swap_remove(0);
-                runtime().block_on(async {
+                block_on(async {
                     let listener = endpoint.listen().unwrap();
                     endpoint.record(&data).unwrap();
                     ready.send(()).unwrap();
@@ -304,8 +304,13 @@ async fn answer_all(stream: Stream) {
     }
 }
 
-/// A runtime for what a test does by itself.
-#[must_use]
-pub fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+/// Runs what a test does by itself.
+///
+/// What is left in the background is not waited for: on Windows, flushing a pipe whose other end has
+/// stopped reading may never end.
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_background();
+    outcome
 }

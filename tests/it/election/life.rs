@@ -10,7 +10,7 @@ use lm_proto::{Endpoint, handshake::Intent};
 use lm_tests::{
     Sandbox, binaries,
     daemon::{
-        Hold, ask, ask_command, assert_answered, has_left, notes, running_pid, runtime, starts, texts,
+        Hold, ask, ask_command, assert_answered, block_on, has_left, notes, running_pid, starts, texts,
         wait_until_asked, wait_until_left, welcome,
     },
     wait_until,
@@ -115,7 +115,7 @@ fn a_client_that_talks_nonsense_or_nothing_harms_nobody() {
     let data = sandbox.data();
     assert_answered(&ask(&sandbox));
     let pid = running_pid(&data);
-    runtime().block_on(async {
+    block_on(async {
         let endpoint = Endpoint::of(&data);
         let mut nonsense = endpoint.connect().await.unwrap();
         let mut silent = endpoint.connect().await.unwrap();
@@ -141,7 +141,7 @@ fn thousands_of_short_connections_do_it_no_harm() {
     let data = sandbox.data();
     assert_answered(&ask(&sandbox));
     let pid = running_pid(&data);
-    runtime().block_on(async {
+    block_on(async {
         let endpoint = Endpoint::of(&data);
         let count = if cfg!(windows) { 500 } else { 5_000 };
         for _ in 0..count {
@@ -168,7 +168,7 @@ fn its_log_is_rotated_and_holds_no_question() {
     let output = command.env("LIVE_MEMORY_LOG_FILE", &log).output().unwrap();
     assert!(output.status.success(), "{}", texts(&output).1);
     let backup = sandbox.root().join("elsewhere.log.2");
-    runtime().block_on(async {
+    block_on(async {
         let endpoint = Endpoint::of(&data);
         for _ in 0..300 {
             if let Ok(mut stream) = endpoint.connect().await {

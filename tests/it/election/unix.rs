@@ -16,7 +16,7 @@ use lm_proto::{DataDirectory, Endpoint, handshake::Intent};
 use lm_tests::{
     Sandbox, binaries,
     daemon::{
-        ask, assert_answered, notes, running_pid, runtime, signal, starts, texts, wait_until_left, welcome, workspace,
+        ask, assert_answered, block_on, notes, running_pid, signal, starts, texts, wait_until_left, welcome, workspace,
     },
     wait_until,
 };
@@ -220,7 +220,7 @@ fn running_out_of_descriptors_is_survived() {
     command.arg("-c").arg(format!("ulimit -n 40; exec '{}' --foreground", binaries::core().display()));
     let mut daemon = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let pid = running_pid(&data);
-    runtime().block_on(async {
+    block_on(async {
         let mut held = Vec::new();
         for _ in 0..60 {
             held.push(Endpoint::of(&data).connect().await.unwrap());
