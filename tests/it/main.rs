@@ -3,6 +3,7 @@
 mod cli;
 mod directories;
 mod mcp;
+mod session;
 mod settings;
 mod stdio_bytes;
 mod workspace_roots;
