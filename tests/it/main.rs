@@ -1,4 +1,5 @@
 //! End-to-end tests through the real binaries, one file per flow.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
 
 mod cli;
 mod directories;
