@@ -126,9 +126,11 @@ impl Dispatcher {
     async fn ask(&self, ask: Ask, progress: Progress, cancel: CancellationToken) -> Result<Reply, Failure> {
         tracing::info!(cwd = ask.cwd, "a question arrived");
         let counted = CountedOnce(Some(&self.status));
-        let outcome = self.answer(ask, progress, cancel).await;
+        let outcome = self.answer(ask, progress, cancel.clone()).await;
         counted.end(match &outcome {
             Ok(_) => Ending::Answered,
+            // Work that has noticed the cancellation ends with some failure that nobody is told.
+            Err(_) if cancel.is_cancelled() => Ending::Cancelled,
             Err(failure) => Ending::Failed(failure.message.clone()),
         });
         outcome
