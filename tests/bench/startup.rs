@@ -1,4 +1,5 @@
-//! How fast the processes are there, and how much memory they take when idle.
+//! How fast the processes are there, how soon a first question is answered, and how much memory they
+//! take when idle.
 //!
 //! Each round measures everything once, `true` included, so that all rows had the same machine.
 //! Prints a Markdown table for `docs/benchmarks.md`; nothing is asserted about speed.
@@ -17,7 +18,7 @@ use lm_proto::{
     Build, DataDirectory, Endpoint,
     handshake::{Hello, Intent, Welcome},
 };
-use lm_tests::{Sandbox, binaries};
+use lm_tests::{Sandbox, binaries, corpus::Corpus, wait_until};
 
 const ROUNDS: usize = 60;
 
@@ -65,6 +66,42 @@ fn main() {
     println!("| shim | {} |", resident(shim.0.id()));
     println!("| daemon | {} |", resident(daemon.child.0.id()));
     drop(shim.0.stdin.take());
+    first_answers();
+}
+
+/// `lm-shim ask` from its start to its end, in a tree of 5,000 source files.
+fn first_answers() {
+    println!("\n| `lm-shim ask`, 5,000 source files | median ms | slowest ms |\n|---|---|---|");
+    let tree = Sandbox::new();
+    let root = tree.workspace("tree");
+    Corpus::middling().write(&root);
+    let ask = |sandbox: &Sandbox, number: u64| {
+        let mut command = sandbox.shim(&["ask", "--cwd", root.to_str().unwrap(), &Corpus::question(number)]);
+        let start = Instant::now();
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        start.elapsed()
+    };
+    // A data directory of its own each time: no daemon, no index.
+    let mut cold: Vec<Duration> = (0..5).map(|number| ask(&Sandbox::new(), number)).collect();
+    let sandbox = Sandbox::new();
+    ask(&sandbox, 0);
+    let indexed = || {
+        let stats = sandbox.run(&["stats", "--json"]);
+        let report: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
+        report["workspaces"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|workspace| workspace["index"]["state"] == "ready")
+            .then_some(())
+    };
+    wait_until("the index", indexed);
+    let mut warm: Vec<Duration> = (0..50).map(|number| ask(&sandbox, number)).collect();
+    for (what, times) in [("no daemon, no index", &mut cold), ("daemon and index ready", &mut warm)] {
+        let median = milliseconds(median(times));
+        println!("| {what} | {median:.0} | {:.0} |", milliseconds(times[times.len() - 1]));
+    }
 }
 
 /// Ends the process when dropped.

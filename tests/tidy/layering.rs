@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use crate::source::{File, project_files};
 
 /// Each room and the rooms it may name: the whole table, so a new room is entered here first.
-const ROOMS: [(&str, &[&str]); 6] = [
+const ROOMS: [(&str, &[&str]); 7] = [
     // The daemon hands questions to workspaces alone; the states of the others it only reports.
     ("daemon", &["workspace", "agent", "retrieval", "settings"]),
     ("workspace", &["agent", "retrieval", "files", "settings"]),
-    ("agent", &["retrieval", "files", "settings"]),
+    ("agent", &["retrieval", "conversation", "files", "settings"]),
     ("retrieval", &["files"]),
+    ("conversation", &[]),
     ("files", &[]),
     ("settings", &[]),
 ];
