@@ -14,6 +14,9 @@ fn ids_and_codes(messages: &[Value]) -> Vec<(Value, i64)> {
     messages.iter().map(|message| (message["id"].clone(), message["error"]["code"].as_i64().unwrap_or(0))).collect()
 }
 
+/// A line, and the ids and error codes (0 for none) of the replies it must get.
+type Case<'a> = (&'a [u8], Vec<(Value, i64)>);
+
 #[test]
 fn every_line_with_an_id_gets_one_reply_and_no_other_line_does() {
     let sandbox = Sandbox::new();
@@ -24,7 +27,7 @@ fn every_line_with_an_id_gets_one_reply_and_no_other_line_does() {
         "[".repeat(300),
         "]".repeat(300)
     );
-    let cases: Vec<(&[u8], Vec<(Value, i64)>)> = vec![
+    let cases: Vec<Case<'_>> = vec![
         (b"\n", vec![]),
         (b" \r\n\t\r\n", vec![]),
         (b"\x00\x01\xff\xfe\n", vec![]),
