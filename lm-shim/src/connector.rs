@@ -196,7 +196,11 @@ impl Connector {
     async fn shared(&self, role: Role) -> Result<Arc<Connection>, ConnectError> {
         // Held while connecting: questions that come at once wait for one connection.
         let mut current = self.current.lock().await;
-        if let Some(connection) = current.as_ref().filter(|connection| !connection.is_lost()) {
+        // A daemon that was rebuilt or updated meanwhile is taken up by a session that goes on: its
+        // client may never restart this process.
+        let installed = Program::find(&self.data).map(|program| program.build).ok();
+        let is_current = |connection: &Connection| Some(connection.daemon().build) >= installed;
+        if let Some(connection) = current.as_ref().filter(|known| !known.is_lost() && is_current(known)) {
             return Ok(Arc::clone(connection));
         }
         let connection = Arc::new(self.connect(role, Instant::now() + ASK_CONNECT_LIMIT).await?);

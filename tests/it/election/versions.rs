@@ -1,10 +1,17 @@
 //! Several versions on one machine: the newer one wins, once.
 
-use lm_proto::{Build, handshake::State};
+use lm_proto::{
+    Build,
+    handshake::{Intent, State},
+};
 use lm_tests::{
     Sandbox, binaries,
-    daemon::{FAKE_ANSWER, FakeDaemon, Installation, ask, assert_answered, running_pid, starts, texts},
+    daemon::{
+        FAKE_ANSWER, FakeDaemon, Installation, ask, assert_answered, running_pid, starts, texts, welcome, workspace,
+    },
+    mcp_client::McpClient,
 };
+use serde_json::json;
 
 fn own() -> Build {
     Build::of_core_binary(binaries::core())
@@ -83,4 +90,24 @@ fn a_replacement_happens_once_for_all() {
     });
     assert_ne!(running_pid(&data), first);
     assert_eq!(starts(&data), 2);
+}
+
+/// A client keeps its server for the whole session; a rebuild is taken up all the same.
+#[test]
+fn a_session_takes_up_a_rebuilt_daemon() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.data();
+    let installation = Installation::built_at(&sandbox, own().stamp - 10);
+    let shim = installation.directory().join(binaries::shim().file_name().unwrap());
+    let mut client = McpClient::initialized(sandbox.command(&shim));
+    let workspace = workspace(&sandbox);
+    let mut ask = || client.ask(json!({ "question": "where is the port set", "cwd": workspace }));
+    assert!(!ask().0);
+    let first = welcome(&data, Intent::Probe).unwrap();
+    assert!(!ask().0);
+    assert_eq!(welcome(&data, Intent::Probe).unwrap().pid, first.pid);
+    installation.rebuild(own().stamp - 5);
+    assert!(!ask().0);
+    let second = welcome(&data, Intent::Probe).unwrap();
+    assert!(second.build > first.build && second.pid != first.pid, "{first:?} {second:?}");
 }
