@@ -6,12 +6,14 @@
 //! ```text
 //! main → daemon → workspace → agent → { retrieval } → files
 //!                     settings is known to daemon, workspace and agent; it knows none of them
+//!                     conversation (types only) is known to all above that speak with a model
 //! ```
 //!
 //! The rooms inside the braces never know each other. `docs/architecture.md` has the map, the
 //! invariants and the test that holds each.
 
 pub mod agent;
+pub mod conversation;
 pub mod daemon;
 pub mod files;
 pub mod retrieval;

@@ -21,6 +21,10 @@ use lm_core::{
 use lm_tests::corpus::Corpus;
 use tokio_util::sync::CancellationToken;
 
+/// The daemon's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const SCENARIOS: [&str; 5] = ["middling", "large", "restart", "huge", "directory"];
 const SCENARIO_VARIABLE: &str = "LM_BENCH_SCENARIO";
 

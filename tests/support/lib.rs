@@ -6,8 +6,15 @@
 
 pub mod binaries;
 pub mod corpus;
+pub mod daemon;
+pub mod git;
+pub mod mcp_client;
+pub mod run;
 pub mod sandbox;
+pub mod scripted_daemon;
 pub mod wait;
 
+pub use mcp_client::McpClient;
 pub use sandbox::Sandbox;
+pub use scripted_daemon::{Behaviour, ScriptedDaemon};
 pub use wait::wait_until;

@@ -88,3 +88,6 @@ pub enum ReadError {
         source: io::Error,
     },
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,8 +46,9 @@ pub struct FoundFile {
     pub path: PathBuf,
     /// In bytes; 0 where stamps were not wanted.
     pub size: u64,
-    /// Nanoseconds since 1970; 0 where unknown or not wanted.
-    pub modified: i64,
+    /// When it last changed, in nanoseconds since 1970; 0 where unknown or not wanted. On Unix this is
+    /// the time the system keeps for itself, which no program can set back.
+    pub changed: i64,
 }
 
 /// How a walk went.
@@ -256,18 +257,15 @@ impl Walk<'_> {
                 self.too_many.store(true, Relaxed);
                 return;
             } else {
-                let (size, modified) = if self.limits.stamps {
+                let (size, changed) = if self.limits.stamps {
                     match entry.metadata() {
-                        Ok(metadata) => {
-                            let modified = metadata.modified().ok().map(cap_std::time::SystemTime::into_std);
-                            (metadata.len(), modified.map_or(0, nanoseconds))
-                        }
+                        Ok(metadata) => (metadata.len(), changed(&metadata)),
                         Err(_) => (0, 0),
                     }
                 } else {
                     (0, 0)
                 };
-                if !visit(state, FoundFile { path, size, modified }) {
+                if !visit(state, FoundFile { path, size, changed }) {
                     self.stopped.store(true, Relaxed);
                     return;
                 }
@@ -300,6 +298,17 @@ impl Drop for Done<'_, '_> {
             self.0.changed.notify_all();
         }
     }
+}
+
+#[cfg(unix)]
+fn changed(metadata: &cap_std::fs::Metadata) -> i64 {
+    use cap_std::fs::MetadataExt as _;
+    metadata.ctime().saturating_mul(1_000_000_000).saturating_add(metadata.ctime_nsec())
+}
+
+#[cfg(not(unix))]
+fn changed(metadata: &cap_std::fs::Metadata) -> i64 {
+    metadata.modified().map_or(0, |modified| nanoseconds(modified.into_std()))
 }
 
 /// Nanoseconds since 1970, negative before; what lies centuries away is cut.

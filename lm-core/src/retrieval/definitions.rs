@@ -3,6 +3,8 @@
 //! Pure, and no parser: one pass over the lines knows what a definition looks like in the languages
 //! people use. A name too many costs a little rank, so the shapes are generous.
 
+use std::{collections::HashMap, sync::LazyLock};
+
 /// Words that may stand before the one that defines.
 const MODIFIERS: &[&str] = &[
     "pub",
@@ -92,6 +94,30 @@ const STATEMENTS: &[&str] = &[
     "and", "or", "in", "print", "echo",
 ];
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Modifier,
+    Keyword,
+    TopLevel,
+    Statement,
+}
+
+/// One look-up a word: this runs over every line of a workspace.
+static ROLES: LazyLock<HashMap<&str, Role>> = LazyLock::new(|| {
+    let lists = [
+        (STATEMENTS, Role::Statement),
+        (TOP_LEVEL, Role::TopLevel),
+        (KEYWORDS, Role::Keyword),
+        (MODIFIERS, Role::Modifier),
+    ];
+    lists.into_iter().flat_map(|(words, role)| words.iter().map(move |word| (*word, role))).collect()
+});
+
+fn role(word: &str) -> Option<Role> {
+    // The longest of them; most words of code are no such words, and many are longer.
+    if word.len() < 2 || word.len() > 12 { None } else { ROLES.get(word).copied() }
+}
+
 /// Calls `found` with each name that a line defines.
 pub(super) fn in_line<'a>(line: &'a str, mut found: impl FnMut(&'a str)) {
     let trimmed = line.trim_start();
@@ -115,7 +141,7 @@ pub(super) fn in_line<'a>(line: &'a str, mut found: impl FnMut(&'a str)) {
             break;
         }
         let after = &rest[word.len()..];
-        if MODIFIERS.contains(&word) && after.starts_with([' ', '\t', '(']) {
+        if role(word) == Some(Role::Modifier) && after.starts_with([' ', '\t', '(']) {
             modified = true;
             rest = after.trim_start();
             // `pub(crate)`, `extern "C"`.
@@ -134,7 +160,7 @@ pub(super) fn in_line<'a>(line: &'a str, mut found: impl FnMut(&'a str)) {
         if word == "impl" {
             return report_implementation(after, found);
         }
-        if (KEYWORDS.contains(&word) || (TOP_LEVEL.contains(&word) && (!indented || modified)))
+        if (role(word) == Some(Role::Keyword) || (role(word) == Some(Role::TopLevel) && (!indented || modified)))
             && after.starts_with([' ', '\t', '*'])
         {
             return report_after_keyword(word, after, found);
@@ -147,7 +173,7 @@ pub(super) fn in_line<'a>(line: &'a str, mut found: impl FnMut(&'a str)) {
         break;
     }
     let word = leading_word(rest);
-    if STATEMENTS.contains(&word) {
+    if role(word) == Some(Role::Statement) {
         return;
     }
     in_other_line(rest, indented, modified, found);

@@ -172,3 +172,6 @@ pub enum IndexState {
     /// It cannot be kept, for the reason given; searches are live.
     Failed(String),
 }
+
+#[cfg(test)]
+mod tests;

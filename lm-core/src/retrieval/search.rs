@@ -335,7 +335,7 @@ fn compare(index: &WorkspaceIndex, found: Vec<FoundFile>, complete: bool) -> Com
     }
     for file in found {
         let known = index.files.get(file.path.as_path());
-        let unchanged = known.is_some_and(|stamp| stamp.size == file.size && stamp.modified == file.modified);
+        let unchanged = known.is_some_and(|stamp| stamp.size == file.size && stamp.changed == file.changed);
         let unreadable = known.is_some_and(|stamp| stamp.kind == Kind::Unreadable);
         if unchanged && !unreadable {
             continue;

@@ -241,15 +241,15 @@ fn read(files: &WorkspaceFiles, fields: &Fields, file: &FoundFile) -> Document {
         Err(ReadError::Binary(_)) => (Kind::Binary, None),
         Err(_) => (Kind::Unreadable, None),
     };
-    let uncertain = is_uncertain(file.modified, nanoseconds(SystemTime::now()));
-    let modified = if uncertain { Stamp::UNCERTAIN } else { file.modified };
-    fields.document(&file.path, Stamp { size: file.size, modified, kind }, text)
+    let uncertain = is_uncertain(file.changed, nanoseconds(SystemTime::now()));
+    let changed = if uncertain { Stamp::UNCERTAIN } else { file.changed };
+    fields.document(&file.path, Stamp { size: file.size, changed, kind }, text)
 }
 
 /// Whether a file was written so shortly before it was read that a second write could bear the same
 /// time: clocks of file systems tick in milliseconds, some in whole seconds.
-fn is_uncertain(modified: i64, now: i64) -> bool {
+fn is_uncertain(changed: i64, now: i64) -> bool {
     const SECOND: i64 = 1_000_000_000;
-    let tick = if modified % SECOND == 0 { 2 * SECOND } else { SECOND / 20 };
-    modified == 0 || now.saturating_sub(modified) < tick
+    let tick = if changed % SECOND == 0 { 2 * SECOND } else { SECOND / 20 };
+    changed == 0 || now.saturating_sub(changed) < tick
 }

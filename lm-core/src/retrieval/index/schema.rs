@@ -111,7 +111,7 @@ pub(in crate::retrieval) struct Stamp {
     /// In bytes.
     pub(in crate::retrieval) size: u64,
     /// Nanoseconds since 1970, or [`Stamp::UNCERTAIN`].
-    pub(in crate::retrieval) modified: i64,
+    pub(in crate::retrieval) changed: i64,
     /// What became of it.
     pub(in crate::retrieval) kind: Kind,
 }
@@ -124,7 +124,7 @@ impl Stamp {
     fn to_bytes(self) -> [u8; 17] {
         let mut bytes = [0; 17];
         bytes[..8].copy_from_slice(&self.size.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.modified.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.changed.to_le_bytes());
         bytes[16] = match self.kind {
             Kind::Text => 0,
             Kind::Cut => 1,
@@ -147,7 +147,7 @@ impl Stamp {
         };
         Some(Self {
             size: u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?),
-            modified: i64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?),
+            changed: i64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?),
             kind,
         })
     }
