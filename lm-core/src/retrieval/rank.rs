@@ -197,18 +197,25 @@ fn asks_about_tests(query: &Query) -> bool {
         || query.paths.iter().any(|path| path.contains("test") || path.contains("spec"))
 }
 
+/// A file that covers so many of the heaviest words of a long question covers it all: a pasted report
+/// says much that no file repeats.
+const WORDS_OF_A_LONG_QUESTION: usize = 8;
+
 /// How much of what was asked for a file covers, 0 to 1, by weight. Parts of identifiers count only
 /// for themselves where the whole is absent too.
 pub(super) fn coverage(query: &Query, weights: &Weights, has: impl Fn(usize) -> bool) -> f32 {
-    let (mut all, mut covered) = (0.0, 0.0);
+    let mut all = Vec::with_capacity(query.terms.len());
+    let mut covered = 0.0;
     for (position, term) in query.terms.iter().enumerate() {
         let weight = weights.text[position] / term.weight * if term.part { 0.3 } else { 1.0 };
-        all += weight;
+        all.push(weight);
         if has(position) {
             covered += weight;
         }
     }
-    if all > 0.0 { covered / all } else { 0.0 }
+    all.sort_by(|a, b| b.total_cmp(a));
+    let wanted: f32 = all.iter().take(WORDS_OF_A_LONG_QUESTION).sum();
+    if wanted > 0.0 { (covered / wanted).min(1.0) } else { 0.0 }
 }
 
 #[cfg(test)]
