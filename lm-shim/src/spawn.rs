@@ -18,7 +18,8 @@ pub(crate) struct Daemon<'a> {
     pub(crate) environment: &'a [(OsString, OsString)],
     /// Where it works.
     pub(crate) directory: &'a Path,
-    /// What it says before its log is open (on Windows it writes there by itself).
+    /// What it says before its log is open. On Windows it writes there by itself.
+    #[cfg(unix)]
     pub(crate) start_log: &'a Path,
 }
 

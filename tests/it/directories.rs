@@ -4,7 +4,9 @@ use std::{fs, path::Path, process::Output};
 
 use lm_tests::{
     Sandbox,
+    daemon::has_left,
     run::{failed, json, stderr, succeeded},
+    wait_until,
 };
 
 fn ask(sandbox: &Sandbox, cwd: &Path, question: &str) -> Output {
@@ -180,4 +182,24 @@ fn a_home_that_cannot_be_written_is_replaced_by_a_private_directory() {
     assert_eq!(json(&stats)["daemon"]["data_is_temporary"], true);
     assert_eq!(private, 0o700);
     succeeded(&stopped);
+}
+
+/// Windows lets nobody rename or remove a directory that another process has open.
+#[test]
+fn a_known_project_can_be_renamed_and_removed_while_the_daemon_lives() {
+    let sandbox = Sandbox::new();
+    let old = project(&sandbox, "old", "fn retry_with_backoff() {}\n");
+    // Twice, so that the index is there and in use.
+    for _ in 0..2 {
+        succeeded(&ask(&sandbox, &old, "where is retry_with_backoff?"));
+    }
+    let new = sandbox.root().join("new");
+    // The index may still be at work for a moment.
+    wait_until("the project to be renamed", || fs::rename(&old, &new).ok());
+    let answer = json(&ask(&sandbox, &new, "where is retry_with_backoff?"));
+    assert_eq!(answer["sources"][0]["path"], "main.rs", "{answer}");
+    wait_until("the project to be removed", || fs::remove_dir_all(&new).ok());
+    let said = failed(&ask(&sandbox, &new, "where is retry_with_backoff?"), 1);
+    assert!(said.contains("does not exist"), "{said}");
+    assert!(!has_left(&sandbox.data()), "the daemon stays");
 }
