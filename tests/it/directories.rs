@@ -6,6 +6,7 @@ use lm_tests::{
     Sandbox,
     daemon::has_left,
     run::{failed, json, stderr, succeeded},
+    sandbox::HOME_VARIABLE,
     wait_until,
 };
 
@@ -87,11 +88,12 @@ fn a_workspace_that_vanishes_harms_no_other_and_may_come_back() {
     let gone = project(&sandbox, "gone", "fn first_life() {}\n");
     let other = project(&sandbox, "other", "fn still_here() {}\n");
     assert_eq!(json(&ask(&sandbox, &gone, "where is first_life?"))["sources"][0]["path"], "main.rs");
-    fs::remove_dir_all(&gone).unwrap();
+    // On Windows only when the index is built.
+    wait_until("the project to be removed", || fs::remove_dir_all(&gone).ok());
     let said = failed(&ask(&sandbox, &gone, "where is first_life?"), 1);
     assert!(said.contains("does not exist"), "{said}");
     assert_eq!(json(&ask(&sandbox, &other, "where is still_here?"))["sources"][0]["path"], "main.rs");
-    // Another tree at the same path: the old one's handle and index are not served.
+    // Another tree at the same path: the old one's index is not served.
     project(&sandbox, "gone", "fn second_life() {}\n");
     assert_eq!(json(&ask(&sandbox, &gone, "where is second_life?"))["sources"][0]["path"], "main.rs");
     let answer = json(&ask(&sandbox, &gone, "where is first_life?"));
@@ -135,8 +137,8 @@ fn an_odd_home_is_no_obstacle() {
     for home in [None, Some(""), Some("/"), Some("/nonexistent"), Some("relative")] {
         let mut command = sandbox.shim(&arguments);
         match home {
-            Some(home) => command.env("HOME", home),
-            None => command.env_remove("HOME"),
+            Some(home) => command.env(HOME_VARIABLE, home),
+            None => command.env_remove(HOME_VARIABLE),
         };
         let output = command.output().unwrap();
         assert!(output.status.success(), "HOME {home:?}: {}", stderr(&output));
