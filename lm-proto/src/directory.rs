@@ -218,14 +218,26 @@ pub(crate) fn shared_private_directories() -> Vec<PathBuf> {
 /// Creates a directory only the user can enter, in one call; its parent must exist. One that exists
 /// is accepted if it is a real directory of the user, and closed to others where it was open.
 pub fn create_private(path: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(path) {
+    match private_builder().create(path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => accept_private(path),
         Err(error) => Err(error),
     }
+}
+
+#[cfg(unix)]
+fn private_builder() -> fs::DirBuilder {
+    use std::os::unix::fs::DirBuilderExt;
+
+    let mut builder = fs::DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
+/// What a user's own directories hold is the user's own.
+#[cfg(not(unix))]
+fn private_builder() -> fs::DirBuilder {
+    fs::DirBuilder::new()
 }
 
 #[cfg(unix)]

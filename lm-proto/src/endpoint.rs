@@ -15,8 +15,10 @@ use std::{
     task::{Context, Poll},
 };
 
+#[cfg(unix)]
+use interprocess::local_socket::ConnectOptions;
 use interprocess::local_socket::{
-    ConnectOptions, ListenerOptions, Name,
+    ListenerOptions, Name,
     tokio::{Listener as RawListener, Stream as RawStream},
     traits::tokio::Listener as _,
 };
@@ -102,10 +104,33 @@ impl Endpoint {
     /// `NotFound` and `ConnectionRefused` mean that nobody listens. There is no time limit here: on
     /// Windows a connection waits until the daemon accepts.
     pub async fn connect(&self) -> io::Result<Stream> {
-        let stream = ConnectOptions::new().name(self.name()?).connect_tokio().await?;
-        let stream = Stream(stream);
+        let stream = Stream(self.reach().await?);
         stream.check_peer()?;
         Ok(stream)
+    }
+
+    #[cfg(unix)]
+    async fn reach(&self) -> io::Result<RawStream> {
+        ConnectOptions::new().name(self.name()?).connect_tokio().await
+    }
+
+    /// Waits for a free instance of the pipe in short turns: a wait without an end also outlasts a
+    /// daemon that leaves meanwhile, and its successor's pipe does not end it.
+    #[cfg(windows)]
+    async fn reach(&self) -> io::Result<RawStream> {
+        use interprocess::{
+            ConnectWaitMode,
+            os::windows::named_pipe::{local_socket::tokio::Stream as PipeStream, pipe_mode, tokio::DuplexPipeStream},
+        };
+
+        let path = format!(r"\\.\pipe\{}", self.address.display());
+        let turn = ConnectWaitMode::Timeout(std::time::Duration::from_millis(50));
+        loop {
+            match DuplexPipeStream::<pipe_mode::Bytes>::connect_by_path_with_wait_mode(path.as_str(), turn).await {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                outcome => return outcome.map(|stream| PipeStream::from(stream).into()),
+            }
+        }
     }
 
     /// Listens here. Only the holder of the life lock may; the socket is closed to other users.
@@ -327,6 +352,26 @@ mod tests {
         let (client, _server) = tokio::join!(endpoint.connect(), listener.accept());
         client.unwrap();
         fs::remove_file(endpoint.address()).unwrap();
+    }
+
+    #[cfg(windows)]
+    #[tokio::test]
+    async fn whoever_waits_for_a_daemon_that_leaves_hears_of_it() {
+        use std::time::Duration;
+
+        let (_temporary, data) = data();
+        let endpoint = Endpoint::of(&data);
+        let listener = endpoint.listen().unwrap();
+        // It takes the only instance there is until it is accepted.
+        let _first = endpoint.connect().await.unwrap();
+        let mut second = tokio::spawn({
+            let endpoint = endpoint.clone();
+            async move { endpoint.connect().await }
+        });
+        assert!(tokio::time::timeout(Duration::from_millis(200), &mut second).await.is_err());
+        drop(listener);
+        let heard = tokio::time::timeout(Duration::from_secs(10), second).await;
+        assert!(heard.expect("it still waits").unwrap().is_err());
     }
 
     #[cfg(unix)]

@@ -18,7 +18,8 @@ pub(crate) struct Daemon<'a> {
     pub(crate) environment: &'a [(OsString, OsString)],
     /// Where it works.
     pub(crate) directory: &'a Path,
-    /// What it says before its log is open (on Windows it writes there by itself).
+    /// What it says before its log is open. On Windows it writes there by itself.
+    #[cfg(unix)]
     pub(crate) start_log: &'a Path,
 }
 
@@ -114,8 +115,8 @@ mod platform {
     use windows_sys::Win32::{
         Foundation::{ERROR_ACCESS_DENIED, WAIT_OBJECT_0},
         System::Threading::{
-            CREATE_BREAKAWAY_FROM_JOB, CREATE_NEW_PROCESS_GROUP, CREATE_NO_WINDOW, CREATE_UNICODE_ENVIRONMENT,
-            CreateProcessW, GetExitCodeProcess, PROCESS_INFORMATION, STARTUPINFOW, TerminateProcess,
+            CREATE_BREAKAWAY_FROM_JOB, CREATE_NEW_PROCESS_GROUP, CREATE_UNICODE_ENVIRONMENT, CreateProcessW,
+            DETACHED_PROCESS, GetExitCodeProcess, PROCESS_INFORMATION, STARTUPINFOW, TerminateProcess,
             WaitForSingleObject,
         },
     };
@@ -130,7 +131,9 @@ mod platform {
         /// Starts it. std would pass on every inheritable handle of this process, and with them the
         /// pipes that somebody waits on (rust-lang/rust#54760); so the call is made here.
         pub(crate) fn spawn(&self) -> io::Result<Spawned> {
-            let detached = CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP | CREATE_UNICODE_ENVIRONMENT;
+            // Without a console the standard handles are not passed on either; with an invisible one
+            // (`CREATE_NO_WINDOW`) wine does so, and a process for the console is started as well.
+            let detached = DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP | CREATE_UNICODE_ENVIRONMENT;
             // Out of the starter's job, which may be ended as a whole; not every job lets go.
             match self.create(detached | CREATE_BREAKAWAY_FROM_JOB) {
                 Err(error) if error.raw_os_error() == Some(ERROR_ACCESS_DENIED.cast_signed()) => self.create(detached),

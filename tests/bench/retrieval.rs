@@ -9,15 +9,11 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::Command,
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use lm_core::{
-    files::WorkspaceFiles,
-    retrieval::{IndexState, Retriever, SearchLimits, SearchOutcome},
-};
+use lm_core::retrieval::{IndexState, Retriever, SearchLimits, SearchOutcome};
 use lm_tests::corpus::Corpus;
 use tokio_util::sync::CancellationToken;
 
@@ -80,7 +76,7 @@ fn measure(root: &Path, corpus: Corpus, fresh: bool) {
         let _ = fs::remove_dir_all(&index);
     }
     println!("  resident before: {}", memory());
-    let retriever = Retriever::new(Arc::new(WorkspaceFiles::open(root).unwrap()), index);
+    let retriever = Retriever::new(root.to_path_buf(), index);
     let start = Instant::now();
     let outcome = ask(&retriever, &Corpus::question(1));
     println!(
@@ -128,7 +124,7 @@ fn ask_directory() {
     let root = PathBuf::from(env::var("LM_BENCH_ROOT").unwrap());
     let index = place("directory").with_extension("index");
     let _ = fs::remove_dir_all(&index);
-    let retriever = Retriever::new(Arc::new(WorkspaceFiles::open(&root).unwrap()), index);
+    let retriever = Retriever::new(root.clone(), index);
     for question in env::var("LM_BENCH_QUESTIONS").unwrap().lines() {
         let start = Instant::now();
         let outcome = ask(&retriever, question);

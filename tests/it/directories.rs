@@ -4,7 +4,10 @@ use std::{fs, path::Path, process::Output};
 
 use lm_tests::{
     Sandbox,
+    daemon::has_left,
     run::{failed, json, stderr, succeeded},
+    sandbox::HOME_VARIABLE,
+    wait_until,
 };
 
 fn ask(sandbox: &Sandbox, cwd: &Path, question: &str) -> Output {
@@ -85,11 +88,12 @@ fn a_workspace_that_vanishes_harms_no_other_and_may_come_back() {
     let gone = project(&sandbox, "gone", "fn first_life() {}\n");
     let other = project(&sandbox, "other", "fn still_here() {}\n");
     assert_eq!(json(&ask(&sandbox, &gone, "where is first_life?"))["sources"][0]["path"], "main.rs");
-    fs::remove_dir_all(&gone).unwrap();
+    // On Windows only when the index is built.
+    wait_until("the project to be removed", || fs::remove_dir_all(&gone).ok());
     let said = failed(&ask(&sandbox, &gone, "where is first_life?"), 1);
     assert!(said.contains("does not exist"), "{said}");
     assert_eq!(json(&ask(&sandbox, &other, "where is still_here?"))["sources"][0]["path"], "main.rs");
-    // Another tree at the same path: the old one's handle and index are not served.
+    // Another tree at the same path: the old one's index is not served.
     project(&sandbox, "gone", "fn second_life() {}\n");
     assert_eq!(json(&ask(&sandbox, &gone, "where is second_life?"))["sources"][0]["path"], "main.rs");
     let answer = json(&ask(&sandbox, &gone, "where is first_life?"));
@@ -133,8 +137,8 @@ fn an_odd_home_is_no_obstacle() {
     for home in [None, Some(""), Some("/"), Some("/nonexistent"), Some("relative")] {
         let mut command = sandbox.shim(&arguments);
         match home {
-            Some(home) => command.env("HOME", home),
-            None => command.env_remove("HOME"),
+            Some(home) => command.env(HOME_VARIABLE, home),
+            None => command.env_remove(HOME_VARIABLE),
         };
         let output = command.output().unwrap();
         assert!(output.status.success(), "HOME {home:?}: {}", stderr(&output));
@@ -180,4 +184,24 @@ fn a_home_that_cannot_be_written_is_replaced_by_a_private_directory() {
     assert_eq!(json(&stats)["daemon"]["data_is_temporary"], true);
     assert_eq!(private, 0o700);
     succeeded(&stopped);
+}
+
+/// Windows lets nobody rename or remove a directory that another process has open.
+#[test]
+fn a_known_project_can_be_renamed_and_removed_while_the_daemon_lives() {
+    let sandbox = Sandbox::new();
+    let old = project(&sandbox, "old", "fn retry_with_backoff() {}\n");
+    // Twice, so that the index is there and in use.
+    for _ in 0..2 {
+        succeeded(&ask(&sandbox, &old, "where is retry_with_backoff?"));
+    }
+    let new = sandbox.root().join("new");
+    // The index may still be at work for a moment.
+    wait_until("the project to be renamed", || fs::rename(&old, &new).ok());
+    let answer = json(&ask(&sandbox, &new, "where is retry_with_backoff?"));
+    assert_eq!(answer["sources"][0]["path"], "main.rs", "{answer}");
+    wait_until("the project to be removed", || fs::remove_dir_all(&new).ok());
+    let said = failed(&ask(&sandbox, &new, "where is retry_with_backoff?"), 1);
+    assert!(said.contains("does not exist"), "{said}");
+    assert!(!has_left(&sandbox.data()), "the daemon stays");
 }

@@ -313,8 +313,7 @@ async fn answer_all(stream: Stream) {
 
 /// Runs what a test does by itself.
 ///
-/// What is left in the background is not waited for: on Windows, flushing a pipe whose other end has
-/// stopped reading may never end.
+/// What is left in the background is not waited for.
 pub fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let outcome = runtime.block_on(work);

@@ -11,6 +11,9 @@ use tempfile::TempDir;
 
 use crate::binaries;
 
+/// What a program is told its home directory by.
+pub const HOME_VARIABLE: &str = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+
 /// A home of its own; when dropped, the daemon that lives in it is drained and all of it removed.
 #[derive(Debug)]
 pub struct Sandbox {
@@ -62,11 +65,9 @@ impl Sandbox {
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command.env_clear().env("HOME", self.home()).env("LIVE_MEMORY_DATA_DIR", self.root.path().join("data"));
+        command.env_clear().env(HOME_VARIABLE, self.home()).env("LIVE_MEMORY_DATA_DIR", self.root.path().join("data"));
         // What Windows processes cannot do without; absent elsewhere.
-        for name in
-            ["SYSTEMROOT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "TEMP", "TMP", "PATH", "COMSPEC", "WINEPREFIX"]
-        {
+        for name in ["SYSTEMROOT", "APPDATA", "LOCALAPPDATA", "TEMP", "TMP", "PATH", "COMSPEC", "WINEPREFIX"] {
             if let Some(value) = std::env::var_os(name).filter(|_| cfg!(windows) || name == "PATH") {
                 command.env(name, value);
             }

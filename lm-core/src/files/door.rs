@@ -29,7 +29,8 @@ struct RawFile {
 }
 
 impl WorkspaceFiles {
-    /// Opens a directory as a workspace.
+    /// Opens a directory as a workspace, for as long as a question or a build takes: on Windows nobody
+    /// can rename or remove a directory that is open.
     pub fn open(root: &Path) -> Result<Self, OpenError> {
         match Dir::open_ambient_dir(root, ambient_authority()) {
             Ok(handle) => Ok(Self { root: root.to_path_buf(), handle }),

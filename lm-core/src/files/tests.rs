@@ -187,12 +187,13 @@ fn a_deleted_root_is_an_error_and_not_an_empty_workspace() {
 
 #[cfg(unix)]
 mod unix {
+    #[cfg(target_os = "linux")]
+    use std::{io::Read as _, os::unix::net::UnixListener};
     use std::{
-        io::{Read as _, Seek as _, Write as _},
+        io::{Seek as _, Write as _},
         os::unix::{
             ffi::OsStrExt as _,
             fs::{OpenOptionsExt as _, PermissionsExt as _, symlink},
-            net::UnixListener,
         },
         sync::atomic::{AtomicBool, Ordering::Relaxed},
         thread,

@@ -16,7 +16,7 @@ use super::{
     index::{self, Changes, IndexError, MOST_FILES, WorkspaceIndex},
     search::{IndexedError, Search},
 };
-use crate::files::WorkspaceFiles;
+use crate::files::{OpenError, WorkspaceFiles};
 
 /// How long after a failure the index is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -29,7 +29,9 @@ pub struct Retriever {
 }
 
 struct Shared {
-    files: Arc<WorkspaceFiles>,
+    /// Opened for each search and each build and closed after it: on Windows nobody can rename or
+    /// remove a directory while it is open.
+    root: PathBuf,
     directory: PathBuf,
     /// Ends the background work when the retriever is dropped.
     stop: CancellationToken,
@@ -50,7 +52,7 @@ struct State {
 
 impl fmt::Debug for Retriever {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Retriever").field("root", &self.shared.files.root()).finish_non_exhaustive()
+        formatter.debug_struct("Retriever").field("root", &self.shared.root).finish_non_exhaustive()
     }
 }
 
@@ -63,9 +65,9 @@ impl Drop for Retriever {
 impl Retriever {
     /// For a workspace whose index lies, or will lie, in a directory of its own.
     #[must_use]
-    pub fn new(files: Arc<WorkspaceFiles>, index_directory: PathBuf) -> Self {
+    pub fn new(root: PathBuf, index_directory: PathBuf) -> Self {
         let shared =
-            Shared { files, directory: index_directory, stop: CancellationToken::new(), state: Mutex::default() };
+            Shared { root, directory: index_directory, stop: CancellationToken::new(), state: Mutex::default() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -78,7 +80,10 @@ impl Retriever {
         progress: &dyn Fn(&str),
         cancel: &CancellationToken,
     ) -> Result<SearchOutcome, SearchError> {
-        let search = Search::new(&self.shared.files, question, limits, progress, cancel)?;
+        let files = WorkspaceFiles::open(&self.shared.root).map_err(|OpenError { root, source }| {
+            SearchError::Workspace { root: root.display().to_string(), source }
+        })?;
+        let search = Search::new(&files, question, limits, progress, cancel)?;
         if let Some(index) = self.shared.index() {
             match search.by_index(&index) {
                 Ok((outcome, changes)) => {
@@ -141,7 +146,7 @@ impl Shared {
         let mut state = self.state();
         if !state.opened {
             state.opened = true;
-            match WorkspaceIndex::open(&self.directory, self.files.root()) {
+            match WorkspaceIndex::open(&self.directory, &self.root) {
                 Ok(index) => {
                     debug!(files = index.files.len(), "opened the index");
                     state.index = Some(Arc::new(index));
@@ -209,19 +214,20 @@ impl Shared {
     }
 
     fn run(&self, work: Work) {
-        let built = match work {
+        let files = WorkspaceFiles::open(&self.root).map_err(|error| IndexError::Io(error.source));
+        let built = files.and_then(|files| match work {
             Work::Build => {
                 let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_BUILDERS);
-                WorkspaceIndex::build(&self.files, &self.directory, threads, &self.stop).map(|built| {
+                WorkspaceIndex::build(&files, &self.directory, threads, &self.stop).map(|built| {
                     info!(files = built.index.files.len(), milliseconds = built.took.as_millis(), "built the index");
                     (built.index, Some(built.took))
                 })
             }
             Work::Update(index, changes) => {
                 debug!(written = changes.written.len(), deleted = changes.deleted.len(), "updating the index");
-                index.update(&self.files, &changes, &self.stop).map(|index| (index, None))
+                index.update(&files, &changes, &self.stop).map(|index| (index, None))
             }
-        };
+        });
         match built {
             Ok((index, built_in)) => {
                 let mut state = self.state();

@@ -3,7 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -12,7 +11,6 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::files::WorkspaceFiles;
 
 struct Workspace {
     guard: TempDir,
@@ -68,7 +66,7 @@ impl Workspace {
     }
 
     fn retriever(&self) -> Retriever {
-        Retriever::new(Arc::new(WorkspaceFiles::open(&self.root()).unwrap()), self.index())
+        Retriever::new(self.root(), self.index())
     }
 
     /// A retriever whose index is ready.
@@ -293,8 +291,7 @@ fn an_index_of_another_workspace_is_not_used() {
     let other = Workspace::new();
     other.write("only_there.rs", b"fn canary_elsewhere() {}\n");
     drop(other.indexed());
-    let files = Arc::new(WorkspaceFiles::open(&workspace.root()).unwrap());
-    let retriever = Retriever::new(files, other.index());
+    let retriever = Retriever::new(workspace.root(), other.index());
     let outcome = ask(&retriever, "canary_elsewhere");
     assert_eq!(outcome.how, How::Live { complete: true });
     assert!(outcome.places.is_empty());

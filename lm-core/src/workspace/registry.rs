@@ -56,14 +56,15 @@ pub struct WorkspaceStatus {
 impl Workspace {
     fn open(root: Root, data: &DataDirectory) -> io::Result<Self> {
         let identity = identity(&root.path);
-        let files = WorkspaceFiles::open(&root.path).map_err(|error| error.source)?;
+        // Tells at once whether it can be read at all.
+        drop(WorkspaceFiles::open(&root.path).map_err(|error| error.source)?);
         let kept = kept_directory(data, &root.key);
         // Without a place for an index the search is live; the retriever says so.
         if let Err(error) = create_private(&data.workspaces()).and_then(|()| create_private(&kept)) {
             tracing::warn!("cannot create `{}`: {error}", kept.display());
         }
         Ok(Self {
-            retriever: Retriever::new(Arc::new(files), kept.join("index")),
+            retriever: Retriever::new(root.path.clone(), kept.join("index")),
             root,
             admission: Arc::default(),
             answered: AtomicU64::new(0),
@@ -138,7 +139,7 @@ impl Registry {
     /// The workspace of a root, opened where it is not. May block on the file system.
     pub(super) fn get(&self, root: Root) -> io::Result<Arc<Workspace>> {
         if let Some(workspace) = self.lock().get(&root.key).cloned() {
-            // A tree that was removed and made again is another tree: the open handle leads to the old.
+            // A tree that was removed and made again is another tree, with other answers.
             if workspace.is_current() {
                 *workspace.used() = Instant::now();
                 return Ok(workspace);

@@ -177,6 +177,7 @@ impl Connector {
             arguments: &arguments,
             environment: &environment::inherited(std::env::vars_os()),
             directory: &self.data.run(),
+            #[cfg(unix)]
             start_log: &self.data.start_log(),
         };
         daemon.spawn().map_err(|source| ConnectError::Spawn { path: program.to_owned(), source })

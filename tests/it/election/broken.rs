@@ -1,6 +1,6 @@
 //! A daemon that does not start: a clear error in bounded time, and no storm of attempts.
 
-use std::{fs, time::Instant};
+use std::fs;
 
 use lm_tests::{
     Sandbox, binaries,
@@ -40,7 +40,7 @@ fn one_that_does_nothing_is_given_up_in_time_and_ended() {
     fs::write(&program, format!("#!/bin/sh\necho $$ > '{}'\nexec sleep 999\n", pid_file.display())).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let installation = Installation::with_core(&sandbox, "sleeping", &program, 1_000);
-    let start = Instant::now();
+    let start = std::time::Instant::now();
     // Two at once: the second must not wait for the lock and then try it all over again.
     std::thread::scope(|scope| {
         for asked in [(); 2].map(|()| scope.spawn(|| installation.ask(&sandbox))) {
