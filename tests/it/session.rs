@@ -20,21 +20,21 @@ fn held_session(sandbox: &Sandbox) -> (McpClient, PathBuf) {
     (client, hold)
 }
 
-/// Lets the daemon begin with what a client has just asked; a question that is cancelled before that
-/// is dropped without a trace. It is asked for its statistics twice, each time by a new process.
-fn let_it_begin(sandbox: &Sandbox, client: &mut McpClient) {
-    assert!(client.rest().is_empty());
-    for _ in 0..2 {
-        assert!(sandbox.run(&["stats"]).status.success());
-    }
+fn questions(sandbox: &Sandbox) -> Option<Value> {
+    let output = sandbox.run(&["stats", "--json"]);
+    let stats: Value = serde_json::from_slice(&output.stdout).ok()?;
+    Some(stats["questions"].clone())
+}
+
+/// Waits until the daemon has so many questions.
+fn wait_for_running(sandbox: &Sandbox, running: u64) {
+    wait_until(&format!("{running} running"), || questions(sandbox).filter(|counts| counts["running"] == running));
 }
 
 /// Waits until so many questions were cancelled, and checks that only the first was answered.
 fn wait_for_cancelled(sandbox: &Sandbox, cancelled: u64) {
     let questions = wait_until(&format!("{cancelled} cancelled"), || {
-        let output = sandbox.run(&["stats", "--json"]);
-        let stats: Value = serde_json::from_slice(&output.stdout).ok()?;
-        (stats["questions"]["cancelled"] == cancelled).then(|| stats["questions"].clone())
+        questions(sandbox).filter(|counts| counts["cancelled"] == cancelled && counts["running"] == 0)
     });
     assert_eq!((&questions["answered"], &questions["failed"]), (&json!(1), &json!(0)), "{questions}");
 }
@@ -56,9 +56,31 @@ fn a_cancelled_question_is_stopped_in_the_daemon() {
     let sandbox = Sandbox::new();
     let (mut client, _hold) = held_session(&sandbox);
     let id = client.request_ask(json!({"question": "where is exponential_backoff?"}));
-    let_it_begin(&sandbox, &mut client);
+    wait_for_running(&sandbox, 1);
     client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
     wait_for_cancelled(&sandbox, 1);
+    assert!(client.rest().is_empty(), "a cancelled call was replied to");
+}
+
+#[test]
+fn a_question_cancelled_at_once_counts_as_cancelled() {
+    let sandbox = Sandbox::new();
+    let (mut client, _hold) = held_session(&sandbox);
+    let mut both = String::new();
+    for id in 101..=120 {
+        let call = json!({"name": "ask_live_memory", "arguments": {"question": "where is exponential_backoff?"}});
+        both += &format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call}));
+    }
+    client.send_bytes(both.as_bytes());
+    wait_for_running(&sandbox, 20);
+    // Some of these reach the daemon together with their question, some later.
+    let mut more = String::new();
+    for id in 101..=120 {
+        let cancelled = json!({"requestId": id});
+        more += &format!("{}\n", json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}));
+    }
+    client.send_bytes(more.as_bytes());
+    wait_for_cancelled(&sandbox, 20);
     assert!(client.rest().is_empty(), "a cancelled call was replied to");
 }
 
@@ -68,7 +90,7 @@ fn a_session_that_ends_takes_its_questions_with_it() {
     let (mut client, _hold) = held_session(&sandbox);
     client.request_ask(json!({"question": "where is exponential_backoff?"}));
     client.request_ask(json!({"question": "what doubles the pause?"}));
-    let_it_begin(&sandbox, &mut client);
+    wait_for_running(&sandbox, 2);
     client.end_input();
     assert!(client.exit_within(Duration::from_secs(6)).success());
     wait_for_cancelled(&sandbox, 2);
@@ -82,7 +104,7 @@ fn a_session_that_is_killed_takes_its_questions_with_it_and_leaves_the_daemon() 
     let sandbox = Sandbox::new();
     let (mut client, hold) = held_session(&sandbox);
     client.request_ask(json!({"question": "where is exponential_backoff?"}));
-    let_it_begin(&sandbox, &mut client);
+    wait_for_running(&sandbox, 1);
     kill_process(Pid::from_raw(client.pid().try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
     wait_for_cancelled(&sandbox, 1);
     fs::remove_file(hold).unwrap();
