@@ -104,12 +104,7 @@ impl Dispatcher {
         }
     }
 
-    async fn perform(
-        &self,
-        request: Request,
-        progress: Progress,
-        cancel: CancellationToken,
-    ) -> Result<Reply, Failure> {
+    async fn perform(&self, request: Request, progress: Progress, cancel: CancellationToken) -> Result<Reply, Failure> {
         if self.status.running() > RUNNING_MAX {
             return Err(Failure::new(
                 FailureKind::Busy,
