@@ -68,6 +68,21 @@ pub enum Request {
     },
 }
 
+/// The entry of a [`SessionEnvironment`] that lists, separated by commas, which of [`PROVIDER_KEYS`]
+/// the session's environment has. It is no variable of anybody's: clients put it in with requests for
+/// reports, and only names are in it, never values.
+pub const INHERITED_KEYS: &str = "LIVE_MEMORY_INHERITED_KEYS";
+
+/// Variables that hold keys of model providers for programs of all kinds. Having one chooses nothing.
+pub const PROVIDER_KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "DEEPSEEK_API_KEY"];
+
+/// The provider keys that a session says it has; other names are passed over.
+#[must_use]
+pub fn inherited_keys(environment: &[(String, String)]) -> Vec<&'static str> {
+    let listed = environment.iter().find(|(name, _)| name == INHERITED_KEYS).map_or("", |(_, list)| list);
+    PROVIDER_KEYS.into_iter().filter(|key| listed.split(',').any(|name| name == *key)).collect()
+}
+
 /// A question.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Ask {

@@ -46,20 +46,16 @@ const POLL_SLOWEST: Duration = Duration::from_millis(20);
 const ASK_CONNECT_LIMIT: Duration = Duration::from_secs(15);
 /// How often a question is asked again of the successor of a daemon that is leaving.
 const DRAINING_RETRIES: u32 = 3;
+
 /// On whose behalf a connection is made, which decides what may be done to get it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(dead_code, reason = "some roles have no command yet")]
 pub(crate) enum Role {
     /// The MCP server of a session.
     Mcp,
     /// A person's question or setting.
     Ask,
-    /// A hook, which never waits and never starts anything.
-    Hook,
     /// A report: looking must not change what is looked at.
     Stats,
-    /// Stopping the daemon.
-    Stop,
 }
 
 impl Role {

@@ -208,6 +208,66 @@ fn reports_are_shown_as_text_or_json_and_tell_their_health() {
 }
 
 #[test]
+fn reports_name_the_keys_of_a_session_and_no_request_holds_their_values() {
+    let sandbox = Sandbox::new();
+    let daemon = ScriptedDaemon::start(&sandbox, |request| match request {
+        Request::Ask(_) => Behaviour::answer("a"),
+        _ => report("r", "{}", true),
+    });
+    for arguments in [&["stats"][..], &["doctor"], &["ask", "q"], &["config", "show"]] {
+        let mut command = sandbox.shim(arguments);
+        command.env("OPENAI_API_KEY", "canary").env("ANTHROPIC_API_KEY", "canary").env("DEEPSEEK_API_KEY", "");
+        // Nobody else's word counts.
+        command.env("LIVE_MEMORY_INHERITED_KEYS", "OTHER");
+        assert!(command.output().unwrap().status.success());
+    }
+    let named: Vec<Option<String>> = requests(&daemon)
+        .into_iter()
+        .map(|request| match request {
+            Request::Ask(ask) => ask.environment,
+            Request::Stats { environment, .. }
+            | Request::Doctor { environment, .. }
+            | Request::ConfigShow { environment } => environment,
+            other => panic!("{other:?}"),
+        })
+        .map(|environment| {
+            assert!(environment.iter().all(|(_, value)| value != "canary"), "{environment:?}");
+            environment.into_iter().find(|(name, _)| name == "LIVE_MEMORY_INHERITED_KEYS").map(|(_, names)| names)
+        })
+        .collect();
+    let both = Some("ANTHROPIC_API_KEY,OPENAI_API_KEY".to_owned());
+    assert_eq!(named, [both.clone(), both, None, None]);
+}
+
+#[test]
+fn keys_in_a_sessions_environment_are_mentioned_to_that_session() {
+    let sandbox = Sandbox::new();
+    let workspace = sandbox.workspace("w");
+    std::fs::write(workspace.join("a.rs"), "fn some_function() {}\n").unwrap();
+    let run = |arguments: &[&str], key: bool| {
+        let mut command = sandbox.shim(arguments);
+        if key {
+            command.env("ANTHROPIC_API_KEY", "canary-of-a-key");
+        }
+        let output = command.current_dir(&workspace).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let _ = run(&["ask", "where is some_function?"], true);
+    for verb in ["stats", "doctor"] {
+        let text = run(&[verb], true).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("ANTHROPIC_API_KEY found, not used until a provider is chosen"), "{text}");
+        let text = run(&[verb], false);
+        assert!(!text.contains("ANTHROPIC_API_KEY"), "{text}");
+    }
+    let stats: Value = serde_json::from_str(&run(&["stats", "--json"], true)).unwrap();
+    assert_eq!(stats["provider"]["inherited_keys"], serde_json::json!(["ANTHROPIC_API_KEY"]));
+    assert_eq!(stats["settings"]["problems"], serde_json::json!([]));
+    let log = std::fs::read_to_string(sandbox.data().core_log()).unwrap();
+    assert!(!log.is_empty() && !log.contains("canary"), "{log}");
+}
+
+#[test]
 fn a_secret_on_the_command_line_is_set_with_a_note_and_never_repeated() {
     let sandbox = Sandbox::new();
     let daemon = ScriptedDaemon::start(&sandbox, |_| report("set", "{}", true));

@@ -5,7 +5,10 @@ mod cli;
 mod directories;
 mod election;
 mod mcp;
+mod retrieval;
 mod session;
 mod settings;
 mod stdio_bytes;
+#[cfg(unix)]
+mod terminal;
 mod workspace_roots;

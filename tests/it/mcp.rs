@@ -208,28 +208,55 @@ fn a_client_that_never_names_its_roots_does_not_hold_up_a_call() {
     assert_eq!(client.rest().len(), 1, "one roots/list");
 }
 
+/// A call of the tool that asks for progress.
+fn call_with_token(question: &str, token: &Value) -> Value {
+    json!({"name": "ask_live_memory", "arguments": {"question": question}, "_meta": {"progressToken": token}})
+}
+
 #[test]
-fn progress_is_told_to_those_who_asked_for_it() {
+fn progress_is_told_in_order_to_those_who_asked_for_it() {
     let sandbox = Sandbox::new();
-    let _daemon =
-        ScriptedDaemon::start(&sandbox, |_| Behaviour::answer("a").with_progress(&["reading", "ranking", "writing"]));
+    let daemon =
+        ScriptedDaemon::start(&sandbox, |_| Behaviour::hold().with_progress(&["reading", "ranking", "writing"]));
     let mut client = McpClient::initialized(server(&sandbox));
-    assert!(!client.ask(json!({"question": "q"})).0);
-    assert!(client.rest().is_empty());
-    for token in [json!(7), json!("t")] {
-        let parameters =
-            json!({"name": "ask_live_memory", "arguments": {"question": "q"}, "_meta": {"progressToken": token}});
-        client.call("tools/call", parameters);
-        let steps = client.rest();
-        let told: Vec<&str> = steps.iter().filter_map(|step| step["params"]["message"].as_str()).collect();
-        assert_eq!(told, ["reading", "ranking", "writing"]);
-        assert!(
-            steps
-                .iter()
-                .all(|step| step["method"] == "notifications/progress" && step["params"]["progressToken"] == token)
-        );
-        assert!(steps.is_sorted_by(|a, b| a["params"]["progress"].as_f64() < b["params"]["progress"].as_f64()));
+    client.request_ask(json!({"question": "q"}));
+    daemon.wait_for_questions(1);
+    let tokens = [json!(7), json!("t")];
+    for token in &tokens {
+        client.request("tools/call", call_with_token("q", token));
     }
+    let mut told = std::collections::HashMap::<String, Vec<Value>>::new();
+    for _ in 0..6 {
+        let step = client.next("progress", |message| message["method"] == "notifications/progress");
+        told.entry(step["params"]["progressToken"].to_string()).or_default().push(step["params"].clone());
+    }
+    for token in &tokens {
+        let steps = &told[&token.to_string()];
+        let words: Vec<&str> = steps.iter().filter_map(|step| step["message"].as_str()).collect();
+        assert_eq!(words, ["reading", "ranking", "writing"]);
+        assert!(steps.is_sorted_by(|a, b| a["progress"].as_f64() < b["progress"].as_f64()), "{steps:?}");
+    }
+    assert!(client.rest().is_empty(), "progress was told to a call that did not ask for it");
+}
+
+#[test]
+fn progress_never_comes_with_or_after_its_answer() {
+    let sandbox = Sandbox::new();
+    let _daemon = ScriptedDaemon::start(&sandbox, |request| match request {
+        Request::Ask(ask) if ask.question == "long" => Behaviour::hold().with_progress(&["reading"]),
+        _ => Behaviour::answer("a").with_progress(&["reading", "ranking"]),
+    });
+    let mut client = McpClient::initialized(server(&sandbox));
+    let quick: Vec<i64> =
+        (0..20).map(|token| client.request("tools/call", call_with_token("quick", &json!(token)))).collect();
+    client.request("tools/call", call_with_token("long", &json!("long")));
+    for id in quick {
+        assert!(!client.asked(id).0);
+    }
+    // What is shown of the long call was held back for as long as that of the others would have been.
+    let step = client.next("progress", |message| message["method"] == "notifications/progress");
+    assert_eq!(step["params"]["progressToken"], "long", "progress of a call that had its answer");
+    assert!(client.rest().is_empty());
 }
 
 #[test]

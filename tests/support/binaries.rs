@@ -25,8 +25,15 @@ pub fn core() -> &'static Path {
     &built().1
 }
 
+/// `lm-shim`, if it has been built; nothing is built for it.
+#[must_use]
+pub fn built_shim() -> Option<&'static Path> {
+    BUILT.get().map(|(shim, _)| shim.as_path())
+}
+
+static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
+
 fn built() -> &'static (PathBuf, PathBuf) {
-    static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
     BUILT.get_or_init(|| {
         let name = |stem: &str| format!("{stem}{}", env::consts::EXE_SUFFIX);
         if let Some(directory) = env::var_os(PREBUILT_VARIABLE).map(PathBuf::from) {

@@ -12,6 +12,8 @@ pub mod mcp_client;
 pub mod run;
 pub mod sandbox;
 pub mod scripted_daemon;
+#[cfg(unix)]
+pub mod terminal;
 pub mod wait;
 
 pub use mcp_client::McpClient;

@@ -95,7 +95,22 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
+        // Nothing is built for it: where the build has failed, it would fail in here again and abort.
+        let Some(shim) = binaries::built_shim().filter(|_| self.root.path().join("data").exists()) else { return };
         // Best effort: a test that failed early may have no daemon, or one that no longer answers.
-        let _ = self.shim(&["stop"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let _ = self.command(shim).arg("stop").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_was_not_used_builds_nothing_when_it_is_dropped() {
+        let sandbox = Sandbox::new();
+        let _ = sandbox.data();
+        drop(sandbox);
+        assert_eq!(binaries::built_shim(), None);
     }
 }

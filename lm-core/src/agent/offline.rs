@@ -272,28 +272,26 @@ fn searched(outcome: &SearchOutcome, index: &IndexState) -> Option<String> {
 
 fn left_out(left_out: LeftOut) -> Option<String> {
     let reasons = [
-        (left_out.secret, "that may hold secrets"),
-        (left_out.binary, "that is no text"),
-        (left_out.not_regular, "that is a link, pipe, socket or device"),
-        (left_out.unreadable, "that could not be read"),
+        (left_out.secret, "file that may hold secrets", "files that may hold secrets"),
+        (left_out.binary, "file that is no text", "files that are no text"),
+        (
+            left_out.not_regular,
+            "file that is a link, pipe, socket or device",
+            "files that are links, pipes, sockets or devices",
+        ),
+        // A directory counts as one, whatever is in it.
+        (
+            left_out.unreadable,
+            "file or directory that could not be read",
+            "files or directories that could not be read",
+        ),
+        (left_out.cut, "file beyond its beginning, being large", "files beyond their beginning, being large"),
     ];
-    let mut parts: Vec<String> = reasons
+    let parts: Vec<String> = reasons
         .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, reason)| {
-            let reason = if count == 1 {
-                reason.to_owned()
-            } else {
-                reason
-                    .replace("is no", "are no")
-                    .replace("is a link, pipe, socket or device", "are links, pipes, sockets or devices")
-            };
-            format!("{} {reason}", counted(count, "file"))
-        })
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, one, many)| format!("{} {}", grouped(count), if count == 1 { one } else { many }))
         .collect();
-    if left_out.cut > 0 {
-        parts.push(format!("{} beyond their beginning, being large", counted(left_out.cut, "file")));
-    }
     (!parts.is_empty()).then(|| format!("Not searched: {}.", parts.join("; ")))
 }
 
@@ -319,6 +317,11 @@ fn milliseconds(duration: Duration) -> u64 {
 /// `1 file`, `12,345 files`.
 #[must_use]
 pub fn counted(count: usize, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+/// `1`, `12,345`.
+fn grouped(count: usize) -> String {
     let digits = count.to_string();
     let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -327,7 +330,7 @@ pub fn counted(count: usize, noun: &str) -> String {
         }
         grouped.push(digit);
     }
-    format!("{grouped} {noun}{}", if count == 1 { "" } else { "s" })
+    grouped
 }
 
 #[cfg(test)]

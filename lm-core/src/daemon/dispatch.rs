@@ -8,7 +8,7 @@ use std::{
 
 use lm_proto::{
     DataDirectory,
-    message::{Ask, Failure, FailureKind, Reply, Report, Request, SessionEnvironment},
+    message::{Ask, Failure, FailureKind, Reply, Report, Request, SessionEnvironment, inherited_keys},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -80,12 +80,31 @@ impl Dispatcher {
     }
 
     /// Answers one request. Dropping the future and cancelling the token both end the work.
-    pub async fn reply(
+    ///
+    /// A question counts from this call on, also where the future is dropped before it ever ran.
+    pub fn reply(
         &self,
         request: Request,
         progress: Progress,
         cancel: CancellationToken,
-    ) -> Result<Reply, Failure> {
+    ) -> impl Future<Output = Result<Reply, Failure>> + Send + use<> {
+        let question = matches!(request, Request::Ask(_)).then(|| self.status.question());
+        let this = self.clone();
+        async move {
+            let outcome = this.perform(request, progress, cancel.clone()).await;
+            if let Some(question) = question {
+                question.end(match &outcome {
+                    Ok(_) => Ending::Answered,
+                    // Work that has noticed the cancellation ends with some failure that nobody is told.
+                    Err(_) if cancel.is_cancelled() => Ending::Cancelled,
+                    Err(failure) => Ending::Failed(failure.message.clone()),
+                });
+            }
+            outcome
+        }
+    }
+
+    async fn perform(&self, request: Request, progress: Progress, cancel: CancellationToken) -> Result<Reply, Failure> {
         if self.status.running() > RUNNING_MAX {
             return Err(Failure::new(
                 FailureKind::Busy,
@@ -93,7 +112,7 @@ impl Dispatcher {
             ));
         }
         match request {
-            Request::Ask(ask) => self.ask(ask, progress, cancel).await,
+            Request::Ask(ask) => self.answer(ask, progress, cancel).await,
             // All of these look at files.
             Request::Stats { cwd, environment } => self.blocking(move |this| Ok(this.stats(&cwd, &environment))).await,
             Request::Doctor { cwd, environment } => {
@@ -123,20 +142,8 @@ impl Dispatcher {
         }
     }
 
-    async fn ask(&self, ask: Ask, progress: Progress, cancel: CancellationToken) -> Result<Reply, Failure> {
-        tracing::info!(cwd = ask.cwd, "a question arrived");
-        let counted = CountedOnce(Some(&self.status));
-        let outcome = self.answer(ask, progress, cancel.clone()).await;
-        counted.end(match &outcome {
-            Ok(_) => Ending::Answered,
-            // Work that has noticed the cancellation ends with some failure that nobody is told.
-            Err(_) if cancel.is_cancelled() => Ending::Cancelled,
-            Err(failure) => Ending::Failed(failure.message.clone()),
-        });
-        outcome
-    }
-
     async fn answer(&self, ask: Ask, progress: Progress, cancel: CancellationToken) -> Result<Reply, Failure> {
+        tracing::info!(cwd = ask.cwd, "a question arrived");
         let asked_at = Instant::now();
         let resolved = self.settings.for_request(&ask.environment);
         self.hold(&cancel).await?;
@@ -190,7 +197,7 @@ impl Dispatcher {
             config_file: self.settings.path(),
             workspaces: &workspaces,
             root: root.as_ref(),
-            inherited_keys: &reports::inherited_keys(),
+            inherited_keys: &inherited_keys(environment),
             now: SystemTime::now(),
         })
     }
@@ -236,23 +243,4 @@ fn notes(problems: &[Problem]) -> Vec<String> {
         notes.push(format!("{} more problems with settings; `lm-shim stats` lists all", problems.len() - NOTES_MAX));
     }
     notes
-}
-
-/// Counts a question as cancelled unless it is told how it ended.
-struct CountedOnce<'a>(Option<&'a Status>);
-
-impl CountedOnce<'_> {
-    fn end(mut self, ending: Ending) {
-        if let Some(status) = self.0.take() {
-            status.count(ending);
-        }
-    }
-}
-
-impl Drop for CountedOnce<'_> {
-    fn drop(&mut self) {
-        if let Some(status) = self.0 {
-            status.count(Ending::Cancelled);
-        }
-    }
 }

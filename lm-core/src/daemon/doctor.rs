@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     logging,
-    reports::{Subject, bytes_text, index_text, labelled},
+    reports::{Subject, bytes_text, index_text, inherited_keys_text, labelled},
 };
 use crate::{
     retrieval::IndexState,
@@ -305,8 +305,7 @@ fn log(subject: &Subject<'_>) -> Check {
 
 fn provider(subject: &Subject<'_>) -> Check {
     const NAME: &str = "provider";
-    let keys = subject.inherited_keys.join(", ");
-    let keys = if keys.is_empty() { keys } else { format!("; {keys} in the environment is not used") };
+    let keys = inherited_keys_text(subject);
     match subject.resolved.settings.provider {
         Provider::Offline => ok(NAME, format!("offline: nothing leaves this machine{keys}")),
         chosen => warn(

@@ -18,9 +18,6 @@ use crate::{
     workspace::WorkspaceStatus,
 };
 
-/// Keys of providers that programs find in the environment. Having one chooses nothing.
-pub const PROVIDER_KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "DEEPSEEK_API_KEY"];
-
 /// Entries of the data directory that are counted; beyond it its size is a lower bound.
 const MEASURED_MAX: usize = 100_000;
 
@@ -39,16 +36,10 @@ pub struct Subject<'a> {
     pub workspaces: &'a [WorkspaceStatus],
     /// The root of the session's directory, or why it has none; `None` where it gave no directory.
     pub root: Option<&'a Result<String, String>>,
-    /// Names of provider keys in the daemon's environment.
+    /// Names of provider keys in the session's environment.
     pub inherited_keys: &'a [&'static str],
     /// The time.
     pub now: SystemTime,
-}
-
-/// Names of provider keys in this process' environment; their values are not looked at.
-#[must_use]
-pub fn inherited_keys() -> Vec<&'static str> {
-    PROVIDER_KEYS.into_iter().filter(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())).collect()
 }
 
 /// What the daemon knows and has done.
@@ -131,12 +122,11 @@ struct Questions {
 impl Questions {
     fn of(subject: &Subject<'_>) -> Self {
         let status = subject.status;
-        let busy = subject.workspaces.iter().map(|workspace| workspace.running + workspace.waiting);
         Self {
             answered: status.answered(),
             failed: status.failed(),
             cancelled: status.cancelled(),
-            running: busy.map(u64::from).sum(),
+            running: u64::try_from(status.questions()).unwrap_or(u64::MAX),
         }
     }
 
@@ -156,14 +146,20 @@ fn provider_text(subject: &Subject<'_>) -> String {
         Provider::Offline => "offline: places and excerpts, nothing leaves this machine".to_owned(),
         chosen => format!("{}, but this version has no model providers yet and answers offline", chosen.word()),
     };
-    if !subject.inherited_keys.is_empty() {
-        let _ = write!(
-            text,
-            "; {} in the daemon's environment is not used and chooses nothing",
-            subject.inherited_keys.join(", ")
-        );
-    }
+    text.push_str(&inherited_keys_text(subject));
     text
+}
+
+/// What is to be said about the keys in the session's environment; empty without any.
+pub(super) fn inherited_keys_text(subject: &Subject<'_>) -> String {
+    let until = match subject.resolved.settings.provider {
+        Provider::Offline => "until a provider is chosen",
+        _ => "while it answers offline",
+    };
+    match subject.inherited_keys {
+        [] => String::new(),
+        keys => format!("; {} found, not used {until}", keys.join(", ")),
+    }
 }
 
 fn provider_json(subject: &Subject<'_>) -> Json {

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use lm_proto::Build;
 
@@ -34,6 +34,8 @@ fn stats_say_it_all_in_80_columns() {
     status.pid = 77;
     status.count(Ending::Answered);
     status.count(Ending::Failed("`/home/me` is your home directory, too much to be a workspace".into()));
+    let status = Arc::new(status);
+    let _running = (status.question(), status.question());
     let vanished = WorkspaceStatus {
         vanished: true,
         root: "/home/me/gone".into(),
@@ -58,7 +60,7 @@ fn stats_say_it_all_in_80_columns() {
     insta::assert_snapshot!(text);
     let json: Json = serde_json::from_str(&report.json).unwrap();
     assert_eq!(json["questions"]["failed"], 1);
-    assert_eq!(json["questions"]["running"], 6);
+    assert_eq!(json["questions"]["running"], 2);
     assert_eq!(json["provider"]["inherited_keys"][0], "ANTHROPIC_API_KEY");
     assert_eq!(json["settings"]["shadowed"][0]["name"], "model");
     assert_eq!(json["settings"]["problems"][0]["name"], "porvider");

@@ -222,7 +222,7 @@ async fn run(
     });
     // A task of its own: a panic ends the request, not the connection.
     let stop = cancel.clone();
-    let mut work = tokio::spawn(async move { server.dispatcher.reply(request, progress, stop).await });
+    let mut work = tokio::spawn(server.dispatcher.reply(request, progress, stop));
     tokio::select! {
         biased;
         () = cancel.cancelled() => {

@@ -26,6 +26,7 @@ pub struct Status {
     pub log: Option<PathBuf>,
     clients: AtomicUsize,
     running: AtomicUsize,
+    questions: AtomicUsize,
     answered: AtomicU64,
     failed: AtomicU64,
     cancelled: AtomicU64,
@@ -65,6 +66,7 @@ impl Status {
             log,
             clients: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
+            questions: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             cancelled: AtomicU64::new(0),
@@ -83,6 +85,12 @@ impl Status {
     #[must_use]
     pub fn running(&self) -> usize {
         self.running.load(Ordering::Relaxed)
+    }
+
+    /// Questions that have arrived and not ended yet, waiting ones included.
+    #[must_use]
+    pub fn questions(&self) -> usize {
+        self.questions.load(Ordering::Acquire)
     }
 
     /// Questions answered since the start.
@@ -146,6 +154,12 @@ impl Status {
     pub fn request(self: &Arc<Self>) -> Presence {
         Presence::new(Arc::clone(self), |status| &status.running)
     }
+
+    /// Counts a question as running until it has ended.
+    #[must_use]
+    pub fn question(self: &Arc<Self>) -> OpenQuestion {
+        OpenQuestion { presence: Presence::new(Arc::clone(self), |status| &status.questions), ending: None }
+    }
 }
 
 /// One counted client or request; not counted any more when dropped.
@@ -170,6 +184,27 @@ impl Drop for Presence {
     }
 }
 
+/// A question that has not ended yet. Dropped before it is told how it ended, it was cancelled.
+#[derive(Debug)]
+pub struct OpenQuestion {
+    presence: Presence,
+    ending: Option<Ending>,
+}
+
+impl OpenQuestion {
+    /// It has ended.
+    pub fn end(mut self, ending: Ending) {
+        self.ending = Some(ending);
+    }
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        // Before it stops being counted as running, so that it is never counted nowhere.
+        self.presence.status.count(self.ending.take().unwrap_or(Ending::Cancelled));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +220,17 @@ mod tests {
         assert_eq!(status.idle_since(), None);
         drop(request);
         assert!(status.idle_since().unwrap() > started);
+    }
+
+    #[test]
+    fn a_question_is_running_until_it_ends_and_dropped_it_was_cancelled() {
+        let status = Arc::new(Status::new(Build::with_stamp(1), "e".into(), None));
+        let (first, second) = (status.question(), status.question());
+        assert_eq!((status.questions(), status.cancelled()), (2, 0));
+        first.end(Ending::Answered);
+        assert_eq!((status.questions(), status.answered()), (1, 1));
+        drop(second);
+        assert_eq!((status.questions(), status.cancelled()), (0, 1));
     }
 
     #[test]

@@ -256,7 +256,13 @@ impl<'a> Search<'a> {
             }
             return if all > 0.0 && covered / all >= 0.6 { Verdict::Weak } else { Verdict::Nothing };
         }
-        if coverage < NO_COVERAGE && how.is_complete() {
+        // A name that every file has weighs nothing and is still what was asked for.
+        let names = || self.query.terms.iter().enumerate().filter(|(_, term)| term.exact).map(|(position, _)| position);
+        if asks_by_name && names().all(|position| best.has(position)) {
+            return Verdict::Found;
+        }
+        let holds_a_name = looked.iter().take(3).any(|file| names().any(|position| file.has(position)));
+        if coverage < NO_COVERAGE && how.is_complete() && !holds_a_name {
             Verdict::Nothing
         } else if coverage < WEAK_COVERAGE {
             Verdict::Weak

@@ -150,6 +150,21 @@ fn what_does_not_exist_is_said_to_be_absent() {
 }
 
 #[test]
+fn a_name_that_every_file_has_is_found_whatever_else_is_asked() {
+    let workspace = Workspace::new();
+    for number in 0..60 {
+        workspace.write(&format!("src/caller_{number}.rs"), b"fn run() { shared_counter(); }\n");
+    }
+    for retriever in [workspace.retriever(), workspace.indexed()] {
+        let outcome = ask(&retriever, "who invokes shared_counter and wherefore?");
+        assert_eq!(outcome.verdict, Verdict::Found, "{outcome:?}");
+        let outcome = ask(&retriever, "who connects shared_counter with unheard_of_thing?");
+        assert_eq!((outcome.verdict, outcome.places.is_empty()), (Verdict::Weak, false), "{outcome:?}");
+        assert_eq!(ask(&retriever, "where is `unheard_of_thing`?").verdict, Verdict::Nothing);
+    }
+}
+
+#[test]
 fn a_misspelt_name_gets_the_right_one_suggested() {
     let workspace = Workspace::new();
     let outcome = ask(&workspace.indexed(), "What is UploadLimitter?");

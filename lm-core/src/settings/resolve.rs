@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt, path::Path};
 
 use serde_json::{Map, Value as Json};
 
+use lm_proto::message::INHERITED_KEYS;
+
 use super::{
     kind::{Kind, Value},
     table::{PREFIX, ROWS, Row, Scope, Settings, row},
@@ -197,7 +199,7 @@ fn unknown_variables(session: &[(String, String)], problems: &mut Vec<Problem>) 
     for (name, text) in session {
         let Some(rest) = name.strip_prefix(PREFIX) else { continue };
         let key = rest.strip_prefix(USER_CONFIG_INFIX).unwrap_or(rest).to_ascii_lowercase();
-        if text.trim().is_empty() || row(&key).is_some() {
+        if text.trim().is_empty() || row(&key).is_some() || name == INHERITED_KEYS {
             continue;
         }
         if let Some(near) = nearest(&key) {

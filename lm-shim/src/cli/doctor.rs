@@ -47,7 +47,7 @@ pub(super) async fn doctor(json: bool) -> Outcome {
             Ok(connection) => {
                 checks.push(Check::new("daemon", Ok(format!("answers, process {}", connection.daemon().pid))));
                 let cwd = ask::directory(None).unwrap_or_default();
-                let request = Request::Doctor { cwd, environment: session::environment() };
+                let request = Request::Doctor { cwd, environment: session::environment_for_reports() };
                 match report::exchange(&connection, request).await {
                     Ok(report) => daemon = Some(report),
                     Err(failed) => checks.push(Check::new("daemon's checks", Err(failed.into_reason()))),

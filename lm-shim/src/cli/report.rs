@@ -29,7 +29,10 @@ pub(super) async fn stats(json: bool) -> Outcome {
         }
         Err(error) => return Err(Failed::from_error(error)),
     };
-    let request = Request::Stats { cwd: ask::directory(None).unwrap_or_default(), environment: session::environment() };
+    let request = Request::Stats {
+        cwd: ask::directory(None).unwrap_or_default(),
+        environment: session::environment_for_reports(),
+    };
     show(&exchange(&connection, request).await?, json)
 }
 

@@ -1,6 +1,6 @@
 //! The handler of one session's requests.
 
-use std::{borrow::Cow, sync::OnceLock, time::Duration};
+use std::{borrow::Cow, collections::VecDeque, sync::OnceLock, time::Duration};
 
 use lm_proto::{
     DataDirectory,
@@ -15,7 +15,10 @@ use rmcp::{
     },
     service::{NotificationContext, Peer, RequestContext},
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -29,6 +32,15 @@ use crate::{
 
 /// How long the start in the background may take before it is given up; a call starts anew.
 const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a step is held back; steps of a question that is answered by then are not worth showing.
+///
+/// Clients made with the official TypeScript SDK handle notifications a moment later than replies: a
+/// step that they read together with its answer belongs to no call any more, and Claude Code then
+/// reports a connection error.
+const PROGRESS_HOLD: Duration = Duration::from_millis(200);
+/// The least time between a step and the answer, for the same reason.
+const PROGRESS_GAP: Duration = Duration::from_millis(50);
 
 const INSTRUCTIONS: &str = "\
 Live Memory knows this code base across sessions. Before searching or reading files to find out \
@@ -84,14 +96,32 @@ impl Server {
     }
 }
 
-/// Passes steps on to a client that wants to see them; ends with the question.
+/// Passes steps on to a client that wants to see them; ends with the question, and what it still
+/// holds back then is never sent.
 async fn report(mut steps: mpsc::UnboundedReceiver<String>, token: Option<ProgressToken>, peer: Peer<RoleServer>) {
+    let mut held: VecDeque<(Instant, String)> = VecDeque::new();
     let mut count = 0.0;
-    while let Some(message) = steps.recv().await {
-        let Some(token) = token.clone() else { continue };
-        count += 1.0;
-        // A client that is gone shows nothing.
-        drop(peer.notify_progress(ProgressNotificationParam::new(token, count).with_message(message)).await);
+    let mut quiet_until = None;
+    loop {
+        let due = held.front().map(|(due, _)| *due);
+        tokio::select! {
+            biased;
+            step = steps.recv() => match (step, &token) {
+                (Some(message), Some(_)) => held.push_back((Instant::now() + PROGRESS_HOLD, message)),
+                (Some(_), None) => {}
+                (None, _) => break,
+            },
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                let (Some((_, message)), Some(token)) = (held.pop_front(), token.clone()) else { continue };
+                count += 1.0;
+                // A client that is gone shows nothing.
+                drop(peer.notify_progress(ProgressNotificationParam::new(token, count).with_message(message)).await);
+                quiet_until = Some(Instant::now() + PROGRESS_GAP);
+            }
+        }
+    }
+    if let Some(quiet_until) = quiet_until {
+        sleep_until(quiet_until).await;
     }
 }
 

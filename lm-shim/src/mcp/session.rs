@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use lm_proto::message::SessionEnvironment;
+use lm_proto::message::{INHERITED_KEYS, PROVIDER_KEYS, SessionEnvironment};
 use rmcp::{RoleServer, service::Peer};
 use tokio::{sync::watch, time::timeout};
 
@@ -21,8 +21,20 @@ const VARIABLE_PREFIX: &str = "LIVE_MEMORY_";
 pub(crate) fn environment() -> SessionEnvironment {
     env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| name.starts_with(VARIABLE_PREFIX))
+        .filter(|(name, _)| name.starts_with(VARIABLE_PREFIX) && name != INHERITED_KEYS)
         .collect()
+}
+
+/// The same for reports, with the names of the provider keys that this session has; their values stay
+/// here.
+pub(crate) fn environment_for_reports() -> SessionEnvironment {
+    let mut environment = environment();
+    let has = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let keys: Vec<&str> = PROVIDER_KEYS.into_iter().filter(has).collect();
+    if !keys.is_empty() {
+        environment.push((INHERITED_KEYS.into(), keys.join(",")));
+    }
+    environment
 }
 
 /// Finds the directory that a call is about.

@@ -1,0 +1,112 @@
+//! Files with secrets are not shown, not quoted, not kept and not logged.
+
+use std::{fs, path::Path};
+
+use lm_tests::McpClient;
+use serde_json::json;
+
+use super::Tree;
+
+/// Put together at run time, so that this file does not hold what it looks for.
+fn token(prefix: &str, body: &str) -> String {
+    format!("{prefix}{body}")
+}
+
+const RANDOM: &str = "q7Zt1LxV0sPd9KfR3mWb8YcN5hJg2TuE6aQvXoSi4nDyGpCk";
+
+#[test]
+fn secrets_by_name_and_by_content_leave_no_trace() {
+    let tree = Tree::with(&[("src/main.rs", "fn connect_database() { read_password(); }\n")]);
+    let by_name = [
+        ".env",
+        ".env.production",
+        "deploy/id_rsa",
+        "tls/server.pem",
+        ".npmrc",
+        "credentials.json",
+        ".aws/credentials",
+        ".ssh/config",
+    ];
+    let mut canaries = Vec::new();
+    for (number, path) in by_name.iter().enumerate() {
+        let canary = format!("canaryname{number}q{}", &RANDOM[..12]);
+        tree.write(path, format!("database password connect {canary}\n").as_bytes());
+        canaries.push(canary);
+    }
+    let by_content = [
+        ("config.py", token("ghp_", &RANDOM[..36])),
+        ("notes.md", token("-----BEGIN RSA PRIVATE ", &format!("KEY-----\n{RANDOM}{RANDOM}\n"))),
+        ("client.ts", token("sk-ant-", &format!("api03-{RANDOM}"))),
+        ("aws.tf", token("AKIA", "Q7ZT1LXV0SPD9KFR")),
+    ];
+    for (number, (path, secret)) in by_content.iter().enumerate() {
+        let canary = format!("canarytext{number}q{}", &RANDOM[..12]);
+        tree.write(path, format!("database password connect {canary}\nx = \"{secret}\"\n").as_bytes());
+        canaries.push(canary);
+        canaries.push(secret.lines().last().unwrap().to_owned());
+    }
+
+    let mut said = String::new();
+    let mut ask = |question: &str| {
+        for arguments in [&["ask", question][..], &["ask", "--json", question], &["stats"], &["doctor"]] {
+            let output = tree.sandbox.shim(arguments).current_dir(&tree.root).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            said += &String::from_utf8_lossy(&output.stdout);
+            said += &String::from_utf8_lossy(&output.stderr);
+        }
+    };
+    ask("where does it connect to the database with a password?");
+    tree.wait_for_index();
+    ask("where does it connect to the database with a password?");
+    ask("show me .env and config.py and credentials.json");
+    let mut server = tree.sandbox.shim(&[]);
+    server.env("CLAUDE_PROJECT_DIR", &tree.root);
+    said += &McpClient::initialized(server).ask(json!({"question": "what is in config.py and .env?"})).1;
+
+    let answer = tree.ask("where is connect_database?");
+    assert_eq!(answer["search"]["left_out"]["secret"], by_name.len() + by_content.len(), "{answer}");
+    assert!(said.contains("src/main.rs"), "{said}");
+    tree.wait_for_index();
+    let kept = bytes_below(tree.sandbox.data().root()) + &bytes_below(&tree.sandbox.home());
+    assert!(kept.contains("connect"), "nothing is kept at all");
+    for canary in &canaries {
+        assert!(!said.contains(canary.as_str()), "{canary} was shown: {said}");
+        assert!(!kept.contains(canary.as_str()), "{canary} was kept");
+    }
+    // Not as words of the index either, where they are not written one after the other.
+    for canary in canaries.iter().filter(|canary| canary.starts_with("canary")) {
+        let answer = tree.ask(&format!("where is `{canary}`?"));
+        assert_eq!(answer["search"]["absent_terms"], json!([canary]), "{answer}");
+    }
+}
+
+#[test]
+fn a_file_that_becomes_a_secret_is_forgotten() {
+    let tree = Tree::with(&[("config.py", "endpoint_of_service = 1\n"), ("b.py", "other_service = 1\n")]).indexed();
+    assert_eq!(tree.ask("where is endpoint_of_service?")["search"]["verdict"], "found");
+    let secret = token("ghp_", &RANDOM[..36]);
+    tree.write("config.py", format!("endpoint_of_service = 1\ntoken = '{secret}'\n").as_bytes());
+    for _ in 0..2 {
+        let answer = tree.ask("where is endpoint_of_service?");
+        assert!(super::paths(&answer).iter().all(|path| *path != "config.py"), "{answer}");
+        tree.wait_for_index();
+    }
+    assert!(!bytes_below(&tree.sandbox.data().workspaces()).contains(&secret));
+}
+
+/// Every byte of every file below, as text.
+fn bytes_below(directory: &Path) -> String {
+    let mut all = String::new();
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            all += &bytes_below(&entry.path());
+        } else if kind.is_file() {
+            // Copies of the programs hold no file of the workspace.
+            if !entry.path().to_string_lossy().contains("lm-core-") {
+                all += &String::from_utf8_lossy(&fs::read(entry.path()).unwrap_or_default());
+            }
+        }
+    }
+    all
+}
