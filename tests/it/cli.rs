@@ -74,7 +74,8 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
     let sandbox = Sandbox::new();
     for (arguments, expected) in [
         (&["stat"][..], "'stats'"),
-        (&["ask", "--timeout", "soon", "q"], "--timeout"),
+        (&["ask", "--timeout", "soon", "q"], "'--timeout <S>': give a whole number from 1"),
+        (&["ask", "--timeout", "0", "q"], "'--timeout <S>': give a whole number from 1"),
         (&["ask", "--max-answer-tokens", "0", "q"], "--max-answer-tokens"),
         (&["ask", " "], "question is empty"),
         (&["config"], "Usage: lm-shim config"),
@@ -312,7 +313,14 @@ fn doctor_shows_its_own_checks_and_the_daemons() {
     let output = sandbox.run(&["doctor"]);
     let text = stdout(&output);
     assert!(output.status.success(), "{text}");
-    for expected in ["ok   program", "lm-core", "ok   data directory", "ok   endpoint", "ok   daemon", "config.json"] {
+    for expected in [
+        "program         ok: ",
+        "lm-core",
+        "data directory  ok: ",
+        "endpoint        ok: ",
+        "daemon          ok: answers",
+        "config.json",
+    ] {
         assert!(text.contains(expected), "{text}");
     }
     let json: Value = serde_json::from_str(&stdout(&sandbox.run(&["doctor", "--json"]))).unwrap();
@@ -324,12 +332,12 @@ fn doctor_shows_its_own_checks_and_the_daemons() {
 fn doctor_helps_where_the_daemon_cannot_start() {
     let sandbox = Sandbox::new();
     let shim = sandbox.workspace("alone").join(lm_tests::binaries::shim().file_name().unwrap());
-    std::fs::copy(lm_tests::binaries::shim(), &shim).unwrap();
+    lm_tests::binaries::copy(lm_tests::binaries::shim(), &shim);
     let output = sandbox.command(&shim).arg("doctor").output().unwrap();
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("BAD  program") && text.contains("BAD  daemon"), "{text}");
-    assert!(text.contains("ok   life lock       free"), "{text}");
+    assert!(text.contains("program         fail: ") && text.contains("daemon          fail: "), "{text}");
+    assert!(text.contains("life lock       ok: free"), "{text}");
 
     let mut command = sandbox.command(&shim);
     command.args(["doctor", "--json"]).env("LIVE_MEMORY_DATA_DIR", "relative");

@@ -378,7 +378,7 @@ mod with_a_broken_daemon {
     fn shim_beside(sandbox: &Sandbox, script: Option<&str>) -> Command {
         let directory = sandbox.workspace("bin");
         let shim: PathBuf = directory.join("lm-shim");
-        fs::copy(binaries::shim(), &shim).unwrap();
+        binaries::copy(binaries::shim(), &shim);
         if let Some(script) = script {
             let core = directory.join("lm-core");
             fs::write(&core, script).unwrap();

@@ -31,6 +31,18 @@ pub fn built_shim() -> Option<&'static Path> {
     BUILT.get().map(|(shim, _)| shim.as_path())
 }
 
+/// Copies a program that is to be run from elsewhere.
+///
+/// By another process: a file that this one has open for writing could be inherited by what another
+/// test starts at that moment, and the system runs no program that is open for writing.
+pub fn copy(program: &Path, to: &Path) {
+    if cfg!(unix) {
+        assert!(Command::new("cp").arg(program).arg(to).status().expect("cannot run cp").success());
+    } else {
+        std::fs::copy(program, to).expect("cannot copy a program");
+    }
+}
+
 static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
 
 fn built() -> &'static (PathBuf, PathBuf) {

@@ -178,9 +178,9 @@ impl Installation {
     pub fn with_core(sandbox: &Sandbox, name: &str, core: &Path, stamp: u64) -> Self {
         let directory = sandbox.workspace(name);
         let installed = |program: &Path| directory.join(program.file_name().unwrap());
-        fs::copy(binaries::shim(), installed(binaries::shim())).unwrap();
+        binaries::copy(binaries::shim(), &installed(binaries::shim()));
         let copy = installed(binaries::core());
-        fs::copy(core, &copy).unwrap();
+        binaries::copy(core, &copy);
         let file = fs::OpenOptions::new().write(true).open(copy).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(stamp)).unwrap();
         Self(directory)

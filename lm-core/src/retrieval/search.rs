@@ -59,6 +59,10 @@ struct FirstStage {
     left_out: LeftOut,
 }
 
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
 impl<'a> Search<'a> {
     /// Understands the question.
     pub(super) fn new(
@@ -108,7 +112,7 @@ impl<'a> Search<'a> {
     pub(super) fn live(&self) -> Result<(SearchOutcome, usize), SearchError> {
         let (mut found, report) = self.list(false, LISTING_BUDGET)?;
         let listed = found.len();
-        (self.progress)(&format!("searching {listed} files"));
+        (self.progress)(&format!("searching {listed} file{}", plural(listed)));
         live::order(&mut found, &self.query);
         let deadline = self.deadline().min(self.started + LIVE_BUDGET);
         let scan = live::scan(self.files, &found, &self.query, Self::threads(), deadline, self.cancel);
@@ -141,7 +145,7 @@ impl<'a> Search<'a> {
         let (found, report) = self.list(true, Duration::from_secs(3600))?;
         let Compared { changes, outdated, mut to_scan } = compare(index, found, report.is_complete());
         if !to_scan.is_empty() {
-            (self.progress)(&format!("searching {} changed files", to_scan.len()));
+            (self.progress)(&format!("searching {} changed file{}", to_scan.len(), plural(to_scan.len())));
         }
         live::order(&mut to_scan, &self.query);
         let deadline = self.deadline().min(Instant::now() + LIVE_BUDGET);

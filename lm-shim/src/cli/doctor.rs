@@ -67,10 +67,10 @@ pub(super) async fn doctor(json: bool) -> Outcome {
 fn as_text(checks: &[Check], daemon: Option<&Report>) -> String {
     let mut lines: Vec<String> = checks
         .iter()
-        .map(|check| format!("{:<4} {:<15} {}", if check.is_good { "ok" } else { "BAD" }, check.name, check.detail))
+        .map(|check| format!("{:<16}{}: {}", check.name, if check.is_good { "ok" } else { "fail" }, check.detail))
         .collect();
     if let Some(report) = daemon {
-        lines.push(report.text.clone());
+        lines.push(format!("\nthe daemon's own checks:\n{}", report.text));
     }
     lines.join("\n")
 }

@@ -66,13 +66,19 @@ struct Ask {
     #[arg(long)]
     json: bool,
     /// Answer within so many seconds, as well as can be
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "S", value_parser = positive)]
     timeout: Option<u32>,
     /// The longest answer wanted, in tokens
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = positive)]
     max_answer_tokens: Option<u32>,
     /// The question; `-`, or nothing, reads it from standard input
     question: Vec<String>,
+}
+
+/// A number as typed.
+fn positive(text: &str) -> Result<u32, &'static str> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or("give a whole number from 1")
 }
 
 #[derive(Subcommand)]
