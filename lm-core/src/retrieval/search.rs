@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
@@ -176,25 +177,35 @@ impl<'a> Search<'a> {
 
     /// Reads the candidates now, so that lines, text and hashes are of this moment.
     fn look(&self, candidates: &[Candidate]) -> Result<Vec<Looked>, SearchError> {
-        let mut looked = Vec::new();
-        let mut bytes = 0;
-        for candidate in candidates {
-            self.check_cancelled()?;
-            if bytes > CANDIDATE_BYTES || (Instant::now() >= self.limits.deadline && !looked.is_empty()) {
-                break;
+        let next = AtomicUsize::new(0);
+        let bytes = AtomicUsize::new(0);
+        let (files, query, cancel, deadline) = (self.files, &self.query, self.cancel, self.limits.deadline);
+        let run = || {
+            let mut looked = Vec::new();
+            loop {
+                let position = next.fetch_add(1, Relaxed);
+                let Some(candidate) = candidates.get(position) else { break };
+                let out_of_time = position > 0 && Instant::now() >= deadline;
+                if cancel.is_cancelled() || out_of_time || bytes.load(Relaxed) > CANDIDATE_BYTES {
+                    break;
+                }
+                // What vanished, or turned out to be secret, is passed over.
+                let Ok(file) = files.read(&candidate.path, FILE_CAP) else { continue };
+                bytes.fetch_add(file.text.len(), Relaxed);
+                looked.push((position, look_at(query, candidate.path.clone(), file)));
             }
-            // What vanished, or turned out to be secret, is passed over.
-            let Ok(file) = self.files.read(&candidate.path, FILE_CAP) else { continue };
-            bytes += file.text.len();
-            looked.push(self.look_at(candidate.path.clone(), file));
-        }
-        Ok(looked)
-    }
-
-    fn look_at(&self, path: PathBuf, file: FileText) -> Looked {
-        let words = path_terms(&path);
-        let in_path = self.query.terms.iter().map(|term| words.contains(&term.term)).collect();
-        Looked { seen: Seen::new(&file.text, &self.query), in_path, file, path, score: 0.0 }
+            looked
+        };
+        let mut looked = thread::scope(|scope| {
+            let others: Vec<_> = (1..Self::threads().min(candidates.len())).map(|_| scope.spawn(run)).collect();
+            let mut looked = run();
+            // What a thread that fell was at is passed over like a file that vanished.
+            looked.extend(others.into_iter().filter_map(|other| other.join().ok()).flatten());
+            looked
+        });
+        self.check_cancelled()?;
+        looked.sort_by_key(|(position, _)| *position);
+        Ok(looked.into_iter().map(|(_, looked)| looked).collect())
     }
 
     /// Ranks what was looked at, says what it is worth, and cuts the excerpts.
@@ -307,6 +318,12 @@ impl<'a> Search<'a> {
         }
         None
     }
+}
+
+fn look_at(query: &Query, path: PathBuf, file: FileText) -> Looked {
+    let words = path_terms(&path);
+    let in_path = query.terms.iter().map(|term| words.contains(&term.term)).collect();
+    Looked { seen: Seen::new(&file.text, query), in_path, file, path, score: 0.0 }
 }
 
 fn is_text(stamp: &Stamp) -> bool {

@@ -4,8 +4,10 @@
 //! foreign, damaged or of another format is deleted and built anew. Its own files are mapped into
 //! memory while it is asked; they are written by nobody else.
 
+mod bag;
 mod build;
 mod lookup;
+mod postings;
 mod schema;
 
 use std::{
@@ -67,7 +69,7 @@ impl WorkspaceIndex {
     /// Opens what an earlier process left. Foreign, damaged and older ones are refused.
     pub(super) fn open(directory: &Path, root: &Path) -> Result<Self, IndexError> {
         let fields = Fields::new();
-        let index = Index::open_in_dir(directory)?;
+        let mut index = Index::open_in_dir(directory)?;
         let marked = index.load_metas()?.payload.is_some_and(|payload| payload == schema::mark(root));
         if !marked || index.schema() != fields.schema() {
             return Err(IndexError::Foreign);
@@ -77,6 +79,7 @@ impl WorkspaceIndex {
             return Err(IndexError::Foreign);
         }
         schema::register_tokenizer(&index);
+        index.register_plugin(fields.plugin());
         Self::load(index, fields)
     }
 
