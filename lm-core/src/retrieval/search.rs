@@ -151,7 +151,7 @@ impl<'a> Search<'a> {
         let lookup = Lookup::new(index, &self.query, &outdated)?;
         let mut statistics = lookup.statistics()?;
         let outdated_texts =
-            outdated.iter().filter(|path| index.files.get(path.as_path()).is_some_and(is_text)).count();
+            outdated.iter().filter(|path| index.files.get(path.as_os_str()).is_some_and(is_text)).count();
         statistics.documents = statistics.documents.saturating_sub(outdated_texts);
         let files_searched = statistics.documents + scanned.searched;
         statistics.add(&scanned.statistics);
@@ -163,7 +163,7 @@ impl<'a> Search<'a> {
         let mut left_out = scanned.left_out;
         left_out.add(not_listed(&report));
         for (path, stamp) in &index.files {
-            if !outdated.contains(&**path) {
+            if !outdated.contains(&*path.0) {
                 left_out.count(stamp.kind);
             }
         }
@@ -344,14 +344,15 @@ struct Compared {
 /// are not in it.
 fn compare(index: &WorkspaceIndex, found: Vec<FoundFile>, complete: bool) -> Compared {
     let mut compared = Compared { changes: Changes::default(), outdated: HashSet::new(), to_scan: Vec::new() };
-    if complete {
+    let known: Vec<Option<&Stamp>> = found.iter().map(|file| index.files.get(file.path.as_os_str())).collect();
+    // Each file is listed once, so where all that are known were met none is gone.
+    if complete && known.iter().flatten().count() < index.files.len() {
         let listed: HashSet<&Path> = found.iter().map(|file| file.path.as_path()).collect();
-        let gone = index.files.keys().filter(|path| !listed.contains(&***path));
-        compared.changes.deleted.extend(gone.map(|path| path.to_path_buf()));
+        let gone = index.files.keys().filter(|path| !listed.contains(&*path.0));
+        compared.changes.deleted.extend(gone.map(|path| path.0.to_path_buf()));
         compared.outdated.extend(compared.changes.deleted.iter().cloned());
     }
-    for file in found {
-        let known = index.files.get(file.path.as_path());
+    for (file, known) in found.into_iter().zip(known) {
         let unchanged = known.is_some_and(|stamp| stamp.size == file.size && stamp.changed == file.changed);
         let unreadable = known.is_some_and(|stamp| stamp.kind == Kind::Unreadable);
         if unchanged && !unreadable {
