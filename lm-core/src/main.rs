@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::Parser;
 use lm_core::{
     daemon::{
+        allocator,
         lifecycle::{self, Ended, Options},
         logging::{self, LogOptions},
     },
@@ -35,6 +36,8 @@ fn main() -> ExitCode {
     // Before anything is created: whatever the starter's mask was, nothing of ours is for others.
     #[cfg(unix)]
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+
+    allocator::return_freed_memory();
 
     match run(&Arguments::parse()) {
         // A lock that comes with it is held until the process is gone.

@@ -10,14 +10,10 @@ use std::{
     collections::BTreeMap,
     env, fs,
     path::PathBuf,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
-use lm_core::{
-    files::WorkspaceFiles,
-    retrieval::{IndexState, Retriever, SearchLimits, Verdict},
-};
+use lm_core::retrieval::{IndexState, Retriever, SearchLimits, Verdict};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
@@ -58,7 +54,7 @@ fn main() {
         let mut tally = Tally::default();
         for (root, questions) in by_root {
             let index = tempfile::tempdir().unwrap();
-            let retriever = Retriever::new(Arc::new(WorkspaceFiles::open(&root).unwrap()), index.path().join("index"));
+            let retriever = Retriever::new(root.clone(), index.path().join("index"));
             // Any question has the index built.
             let _ = ask(&retriever, "index");
             let start = Instant::now();

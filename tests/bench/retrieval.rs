@@ -13,19 +13,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lm_core::retrieval::{IndexState, Retriever, SearchLimits, SearchOutcome};
+use lm_core::{
+    daemon::allocator,
+    retrieval::{IndexState, Retriever, SearchLimits, SearchOutcome},
+};
 use lm_tests::corpus::Corpus;
 use tokio_util::sync::CancellationToken;
-
-/// The daemon's.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const SCENARIOS: [&str; 5] = ["middling", "large", "restart", "huge", "directory"];
 const SCENARIO_VARIABLE: &str = "LM_BENCH_SCENARIO";
 
 fn main() {
     if let Ok(name) = env::var(SCENARIO_VARIABLE) {
+        // As the daemon does.
+        allocator::return_freed_memory();
         return run(&name);
     }
     let wanted: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();

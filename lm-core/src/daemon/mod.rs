@@ -3,6 +3,7 @@
 //! Not allowed here: what an answer is made of. A request goes through [`dispatch`] to a workspace
 //! and comes back as a reply.
 
+pub mod allocator;
 pub mod dispatch;
 pub mod doctor;
 pub mod lifecycle;

@@ -4,6 +4,7 @@
 //! that speaks about tokens, or a regular expression for them, stays visible.
 
 use std::{
+    ffi::OsStr,
     path::{Component, Path},
     sync::LazyLock,
 };
@@ -57,16 +58,26 @@ const PLACES: &[(&str, &str)] =
 
 /// Whether a file's name or place says that it holds secrets.
 pub(super) fn is_secret_name(path: &Path) -> bool {
-    let mut parts = path.components().filter_map(|part| match part {
-        Component::Normal(part) => Some(part.to_string_lossy().to_lowercase()),
-        _ => None,
-    });
-    let Some(name) = parts.next_back() else { return false };
-    let directories: Vec<String> = parts.collect();
-    if directories.iter().any(|directory| DIRECTORIES.contains(&directory.as_str())) {
-        return true;
-    }
-    if directories.last().is_some_and(|last| PLACES.contains(&(last.as_str(), name.as_str()))) {
+    let Some(name) = path.file_name() else { return false };
+    let directory = path.parent().unwrap_or(Path::new(""));
+    is_private_directory(directory) || is_secret_name_in(directory, name)
+}
+
+/// Whether all files of a directory, and of those in it, are private.
+pub(super) fn is_private_directory(directory: &Path) -> bool {
+    directory.components().any(|part| {
+        let Component::Normal(part) = part else { return false };
+        DIRECTORIES.iter().any(|private| part.as_encoded_bytes().eq_ignore_ascii_case(private.as_bytes()))
+    })
+}
+
+/// As [`is_secret_name`], for a directory that is not private.
+pub(super) fn is_secret_name_in(directory: &Path, name: &OsStr) -> bool {
+    let name = name.to_string_lossy().to_lowercase();
+    if PLACES.iter().any(|(place, secret)| {
+        *secret == name
+            && directory.file_name().is_some_and(|last| last.as_encoded_bytes().eq_ignore_ascii_case(place.as_bytes()))
+    }) {
         return true;
     }
     if NAMES.contains(&name.as_str()) {

@@ -230,6 +230,7 @@ impl Walk<'_> {
             entries.push((name, entry));
         }
         let rules = IgnoreRules::descend(self.files, &job.directory, &job.rules, present);
+        let private = secrets::is_private_directory(&job.directory);
         let mut deeper = Vec::new();
         for (position, (name, entry)) in entries.into_iter().enumerate() {
             if name == ".git" {
@@ -250,7 +251,7 @@ impl Walk<'_> {
                 deeper.push(Job { directory: path, rules: Arc::clone(&rules), depth: job.depth + 1 });
             } else if !kind.is_file() {
                 self.not_regular.fetch_add(1, Relaxed);
-            } else if secrets::is_secret_name(&path) {
+            } else if private || secrets::is_secret_name_in(&job.directory, &name) {
                 self.secret.fetch_add(1, Relaxed);
             } else if self.found.fetch_add(1, Relaxed) >= self.limits.max_files {
                 self.found.fetch_sub(1, Relaxed);

@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
@@ -154,7 +155,7 @@ impl<'a> Search<'a> {
         let lookup = Lookup::new(index, &self.query, &outdated)?;
         let mut statistics = lookup.statistics()?;
         let outdated_texts =
-            outdated.iter().filter(|path| index.files.get(path.as_path()).is_some_and(is_text)).count();
+            outdated.iter().filter(|path| index.files.get(path.as_os_str()).is_some_and(is_text)).count();
         statistics.documents = statistics.documents.saturating_sub(outdated_texts);
         let files_searched = statistics.documents + scanned.searched;
         statistics.add(&scanned.statistics);
@@ -166,7 +167,7 @@ impl<'a> Search<'a> {
         let mut left_out = scanned.left_out;
         left_out.add(not_listed(&report));
         for (path, stamp) in &index.files {
-            if !outdated.contains(&**path) {
+            if !outdated.contains(&*path.0) {
                 left_out.count(stamp.kind);
             }
         }
@@ -180,25 +181,35 @@ impl<'a> Search<'a> {
 
     /// Reads the candidates now, so that lines, text and hashes are of this moment.
     fn look(&self, candidates: &[Candidate]) -> Result<Vec<Looked>, SearchError> {
-        let mut looked = Vec::new();
-        let mut bytes = 0;
-        for candidate in candidates {
-            self.check_cancelled()?;
-            if bytes > CANDIDATE_BYTES || (Instant::now() >= self.limits.deadline && !looked.is_empty()) {
-                break;
+        let next = AtomicUsize::new(0);
+        let bytes = AtomicUsize::new(0);
+        let (files, query, cancel, deadline) = (self.files, &self.query, self.cancel, self.limits.deadline);
+        let run = || {
+            let mut looked = Vec::new();
+            loop {
+                let position = next.fetch_add(1, Relaxed);
+                let Some(candidate) = candidates.get(position) else { break };
+                let out_of_time = position > 0 && Instant::now() >= deadline;
+                if cancel.is_cancelled() || out_of_time || bytes.load(Relaxed) > CANDIDATE_BYTES {
+                    break;
+                }
+                // What vanished, or turned out to be secret, is passed over.
+                let Ok(file) = files.read(&candidate.path, FILE_CAP) else { continue };
+                bytes.fetch_add(file.text.len(), Relaxed);
+                looked.push((position, look_at(query, candidate.path.clone(), file)));
             }
-            // What vanished, or turned out to be secret, is passed over.
-            let Ok(file) = self.files.read(&candidate.path, FILE_CAP) else { continue };
-            bytes += file.text.len();
-            looked.push(self.look_at(candidate.path.clone(), file));
-        }
-        Ok(looked)
-    }
-
-    fn look_at(&self, path: PathBuf, file: FileText) -> Looked {
-        let words = path_terms(&path);
-        let in_path = self.query.terms.iter().map(|term| words.contains(&term.term)).collect();
-        Looked { seen: Seen::new(&file.text, &self.query), in_path, file, path, score: 0.0 }
+            looked
+        };
+        let mut looked = thread::scope(|scope| {
+            let others: Vec<_> = (1..Self::threads().min(candidates.len())).map(|_| scope.spawn(run)).collect();
+            let mut looked = run();
+            // What a thread that fell was at is passed over like a file that vanished.
+            looked.extend(others.into_iter().filter_map(|other| other.join().ok()).flatten());
+            looked
+        });
+        self.check_cancelled()?;
+        looked.sort_by_key(|(position, _)| *position);
+        Ok(looked.into_iter().map(|(_, looked)| looked).collect())
     }
 
     /// Ranks what was looked at, says what it is worth, and cuts the excerpts.
@@ -319,6 +330,12 @@ impl<'a> Search<'a> {
     }
 }
 
+fn look_at(query: &Query, path: PathBuf, file: FileText) -> Looked {
+    let words = path_terms(&path);
+    let in_path = query.terms.iter().map(|term| words.contains(&term.term)).collect();
+    Looked { seen: Seen::new(&file.text, query), in_path, file, path, score: 0.0 }
+}
+
 fn is_text(stamp: &Stamp) -> bool {
     matches!(stamp.kind, Kind::Text | Kind::Cut)
 }
@@ -337,14 +354,15 @@ struct Compared {
 /// are not in it.
 fn compare(index: &WorkspaceIndex, found: Vec<FoundFile>, complete: bool) -> Compared {
     let mut compared = Compared { changes: Changes::default(), outdated: HashSet::new(), to_scan: Vec::new() };
-    if complete {
+    let known: Vec<Option<&Stamp>> = found.iter().map(|file| index.files.get(file.path.as_os_str())).collect();
+    // Each file is listed once, so where all that are known were met none is gone.
+    if complete && known.iter().flatten().count() < index.files.len() {
         let listed: HashSet<&Path> = found.iter().map(|file| file.path.as_path()).collect();
-        let gone = index.files.keys().filter(|path| !listed.contains(&***path));
-        compared.changes.deleted.extend(gone.map(|path| path.to_path_buf()));
+        let gone = index.files.keys().filter(|path| !listed.contains(&*path.0));
+        compared.changes.deleted.extend(gone.map(|path| path.0.to_path_buf()));
         compared.outdated.extend(compared.changes.deleted.iter().cloned());
     }
-    for file in found {
-        let known = index.files.get(file.path.as_path());
+    for (file, known) in found.into_iter().zip(known) {
         let unchanged = known.is_some_and(|stamp| stamp.size == file.size && stamp.changed == file.changed);
         let unreadable = known.is_some_and(|stamp| stamp.kind == Kind::Unreadable);
         if unchanged && !unreadable {

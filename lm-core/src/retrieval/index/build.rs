@@ -25,6 +25,11 @@ use crate::files::{FoundFile, ReadError, WalkLimits, WorkspaceFiles, nanoseconds
 /// Memory of one segment while it is built, in bytes, per thread. Larger segments would build no
 /// faster, and peak memory is a promise.
 const SEGMENT_BYTES: usize = 28 << 20;
+/// What the engine is told of it, from which it takes the size of its table of names and paths; it
+/// grows where that is not enough.
+const TABLE_BYTES: usize = 4 << 20;
+/// Documents of one segment at most; far more than its memory allows, unless the files are tiny.
+const SEGMENT_DOCUMENTS: u32 = 1 << 17;
 /// Memory of the writer that adds changes; the least the engine takes.
 const UPDATE_BYTES: usize = 15_000_000;
 /// Past so many segments they are merged: each one is asked for every term.
@@ -69,7 +74,8 @@ impl WorkspaceIndex {
         delete(directory)?;
         create_private(directory)?;
         let fields = Fields::new();
-        let index = Index::create_in_dir(directory, fields.schema())?;
+        let index =
+            Index::builder().schema(fields.schema()).register_plugin(fields.plugin()).create_in_dir(directory)?;
         schema::register_tokenizer(&index);
         let mut writer: IndexWriter<Document> = index.writer_with_num_threads(1, UPDATE_BYTES)?;
         writer.set_merge_policy(Box::new(NoMergePolicy));
@@ -207,12 +213,12 @@ impl Work<'_> {
                 Some(current) => current,
                 None => {
                     let segment = self.writer.new_segment();
-                    let writer = SegmentWriter::for_segment(SEGMENT_BYTES, segment.clone())?;
+                    let writer = SegmentWriter::for_segment(TABLE_BYTES, segment.clone())?;
                     (segment, writer)
                 }
             };
             writer.add_document(AddOperation { opstamp: 0, document })?;
-            if writer.mem_usage() >= SEGMENT_BYTES {
+            if writer.mem_usage() >= SEGMENT_BYTES || writer.max_doc() >= SEGMENT_DOCUMENTS {
                 self.finish(segment, writer)?;
             } else {
                 current = Some((segment, writer));

@@ -8,11 +8,10 @@ use std::{
 
 use tantivy::{
     DocSet as _, Searcher, SegmentReader, TERMINATED, Term,
-    postings::Postings as _,
     schema::{Field, IndexRecordOption},
 };
 
-use super::{Candidate, IndexError, WorkspaceIndex};
+use super::{Candidate, IndexError, WorkspaceIndex, postings::SegmentPostings};
 use crate::retrieval::{
     query::Query,
     rank::{self, Statistics, Weights},
@@ -24,6 +23,8 @@ const SHORTLIST: usize = 512;
 /// may hold a short answer.
 const K1: f32 = 1.2;
 const B: f32 = 0.4;
+/// How like a suggested name must be to what was asked for, 0 to 1.
+const ALIKE: f64 = 0.7;
 
 /// A question's first stage.
 pub(in crate::retrieval) struct Lookup<'a> {
@@ -62,6 +63,7 @@ impl<'a> Lookup<'a> {
         statistics.documents = self.index.text_files();
         for segment in self.searcher.segment_readers() {
             let paths = self.paths(segment)?;
+            let text = SegmentPostings::open(segment)?;
             let holds = |document: u32| {
                 paths
                     .get(document as usize)
@@ -69,13 +71,15 @@ impl<'a> Lookup<'a> {
                     .is_some_and(|path| self.outdated.is_empty() || !self.outdated.contains(path))
             };
             for (position, term) in self.query.terms.iter().enumerate() {
+                // Deleted documents must not be counted, or what is gone is not absent.
+                text.for_each(&term.term, |document, _| {
+                    statistics.in_text[position] += usize::from(holds(document));
+                })?;
                 for (field, counts) in [
-                    (self.index.fields.text, &mut statistics.in_text),
                     (self.index.fields.path_terms, &mut statistics.in_path),
                     (self.index.fields.definitions, &mut statistics.in_definitions),
                 ] {
-                    // Deleted documents must not be counted, or what is gone is not absent.
-                    for_each(segment, field, &term.term, false, |document, _| {
+                    for_each(segment, field, &term.term, |document| {
                         counts[position] += usize::from(holds(document));
                     })?;
                 }
@@ -112,6 +116,7 @@ impl<'a> Lookup<'a> {
                 .index
                 .files
                 .keys()
+                .map(|key| &key.0)
                 .filter(|path| !known.contains(&***path) && !self.outdated.contains(&***path))
                 .filter(|path| rank::mention_bonus(self.query, path) >= 6.0)
                 .map(|path| (0.0, path))
@@ -128,22 +133,22 @@ impl<'a> Lookup<'a> {
     fn score_segment(&self, segment: &SegmentReader, weights: &Weights) -> Result<Vec<Scores>, IndexError> {
         let fields = &self.index.fields;
         let mut scores = vec![Scores::default(); segment.max_doc() as usize];
-        let norms = segment.get_fieldnorms_reader(fields.text)?;
-        let total = segment.inverted_index(fields.text)?.total_num_tokens();
-        let average = (total as f32 / segment.max_doc().max(1) as f32).max(1.0);
+        let text = SegmentPostings::open(segment)?;
+        let average = (text.total() as f32 / segment.max_doc().max(1) as f32).max(1.0);
         for (position, term) in self.query.terms.iter().enumerate() {
             let weight = weights.text[position];
-            for_each(segment, fields.text, &term.term, true, |document, count| {
-                let length = norms.fieldnorm(document) as f32 / average;
+            text.for_each(&term.term, |document, count| {
+                let Some(scores) = scores.get_mut(document as usize) else { return };
+                let length = text.length(document) as f32 / average;
                 let count = count as f32;
-                scores[document as usize].text += weight * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length));
+                scores.text += weight * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length));
             })?;
             let weight = 1.5 * weights.path[position] / term.weight;
-            for_each(segment, fields.path_terms, &term.term, false, |document, _| {
+            for_each(segment, fields.path_terms, &term.term, |document| {
                 scores[document as usize].path += weight;
             })?;
             let weight = weights.definition[position] / term.weight + if term.exact { 3.0 } else { 0.0 };
-            for_each(segment, fields.definitions, &term.term, false, |document, _| {
+            for_each(segment, fields.definitions, &term.term, |document| {
                 scores[document as usize].definitions += weight;
             })?;
         }
@@ -153,18 +158,25 @@ impl<'a> Lookup<'a> {
     /// Defined names, in the form of the index, that resemble a name; best first.
     pub(in crate::retrieval) fn similar_names(&self, name: &str, most: usize) -> Result<Vec<String>, IndexError> {
         let name = name.to_lowercase();
+        let letters = Letters::new(&name);
         let mut similar = BTreeSet::new();
+        // A slip at the very beginning is rare, but for one letter too many or two that changed places;
+        // and looking through all names takes a tenth of a second in a large workspace.
+        let beginnings: BTreeSet<u8> = name.bytes().take(2).collect();
         for segment in self.searcher.segment_readers() {
             let index = segment.inverted_index(self.index.fields.definitions)?;
-            let mut terms = index.terms().stream()?;
-            while terms.advance() {
-                let Ok(term) = std::str::from_utf8(terms.key()) else { continue };
-                if term.len().abs_diff(name.len()) > 4 || term.len() < 3 {
-                    continue;
-                }
-                let likeness = strsim::normalized_damerau_levenshtein(term, &name);
-                if likeness >= 0.7 {
-                    similar.insert((((1.0 - likeness) * 1000.0) as u32, term.to_owned()));
+            for &beginning in &beginnings {
+                let mut terms =
+                    index.terms().range().ge([beginning]).lt([beginning.saturating_add(1)]).into_stream()?;
+                while terms.advance() {
+                    let Ok(term) = std::str::from_utf8(terms.key()) else { continue };
+                    if term.len().abs_diff(name.len()) > 4 || term.len() < 3 || !letters.may_be_like(term) {
+                        continue;
+                    }
+                    let likeness = strsim::normalized_damerau_levenshtein(term, &name);
+                    if likeness >= ALIKE {
+                        similar.insert((((1.0 - likeness) * 1000.0) as u32, term.to_owned()));
+                    }
                 }
             }
         }
@@ -176,7 +188,7 @@ impl<'a> Lookup<'a> {
         let mut files = Vec::new();
         for segment in self.searcher.segment_readers() {
             let paths = self.paths(segment)?;
-            for_each(segment, self.index.fields.definitions, term, false, |document, _| {
+            for_each(segment, self.index.fields.definitions, term, |document| {
                 if files.len() < most
                     && let Some(Some(path)) = paths.get(document as usize)
                 {
@@ -188,20 +200,48 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// Calls `found` with each document that has a term, and how often it has it.
-fn for_each(
-    segment: &SegmentReader,
-    field: Field,
-    term: &str,
-    with_counts: bool,
-    mut found: impl FnMut(u32, u32),
-) -> Result<(), IndexError> {
-    let option = if with_counts { IndexRecordOption::WithFreqs } else { IndexRecordOption::Basic };
+/// The letters of a name. Most names that exist can be told by them not to be like it, a hundred times
+/// faster than by comparing in order.
+struct Letters {
+    counts: [u8; 128],
+    length: usize,
+    ascii: bool,
+}
+
+impl Letters {
+    fn new(name: &str) -> Self {
+        let mut counts = [0_u8; 128];
+        for byte in name.bytes().filter(u8::is_ascii) {
+            let count = &mut counts[usize::from(byte)];
+            *count = count.saturating_add(1);
+        }
+        Self { counts, length: name.len(), ascii: name.is_ascii() }
+    }
+
+    /// False only where too few letters are common: each one that is not costs an edit.
+    fn may_be_like(&self, other: &str) -> bool {
+        if !self.ascii || !other.is_ascii() {
+            return true;
+        }
+        let mut left = self.counts;
+        let mut common = 0_usize;
+        for byte in other.bytes() {
+            let count = &mut left[usize::from(byte)];
+            common += usize::from(*count > 0);
+            *count = count.saturating_sub(1);
+        }
+        common as f64 >= ALIKE * self.length.max(other.len()) as f64 - 1e-6
+    }
+}
+
+/// Calls `found` with each document that has a term in its path or in a name it defines.
+fn for_each(segment: &SegmentReader, field: Field, term: &str, mut found: impl FnMut(u32)) -> Result<(), IndexError> {
     let index = segment.inverted_index(field)?;
-    let Some(mut postings) = index.read_postings(&Term::from_field_text(field, term), option)? else { return Ok(()) };
+    let term = Term::from_field_text(field, term);
+    let Some(mut postings) = index.read_postings(&term, IndexRecordOption::Basic)? else { return Ok(()) };
     let mut document = postings.doc();
     while document != TERMINATED {
-        found(document, if with_counts { postings.term_freq() } else { 1 });
+        found(document);
         document = postings.advance();
     }
     Ok(())
@@ -211,4 +251,20 @@ fn for_each(
 fn keep_best(files: &mut Vec<(f32, &Arc<Path>)>, most: usize) {
     files.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
     files.truncate(most);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn letters_rule_out_nothing_that_is_like(name in "[a-d_]{3,12}", other in "[a-d_]{3,12}|[a-dü]{3,9}") {
+            if strsim::normalized_damerau_levenshtein(&name, &other) >= ALIKE {
+                prop_assert!(Letters::new(&name).may_be_like(&other));
+            }
+        }
+    }
 }

@@ -4,13 +4,19 @@
 //! foreign, damaged or of another format is deleted and built anew. Its own files are mapped into
 //! memory while it is asked; they are written by nobody else.
 
+mod bag;
 mod build;
 mod lookup;
+mod postings;
 mod schema;
 
 use std::{
+    borrow::Borrow,
     collections::HashMap,
-    fs, io,
+    ffi::OsStr,
+    fs,
+    hash::{Hash, Hasher},
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -53,12 +59,37 @@ pub(super) enum IndexError {
     Foreign,
 }
 
+/// A path that is compared by its bytes: all come from the same listing, and taking them apart costs
+/// more than everything else when every file is looked up.
+#[derive(Clone, Debug)]
+pub(super) struct PathKey(pub(super) Arc<Path>);
+
+impl PartialEq for PathKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_os_str() == other.0.as_os_str()
+    }
+}
+
+impl Eq for PathKey {}
+
+impl Hash for PathKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_os_str().hash(state);
+    }
+}
+
+impl Borrow<OsStr> for PathKey {
+    fn borrow(&self) -> &OsStr {
+        self.0.as_os_str()
+    }
+}
+
 /// A complete index.
 pub(super) struct WorkspaceIndex {
     index: Index,
     fields: Fields,
     /// All files it knows.
-    pub(super) files: HashMap<Arc<Path>, Stamp>,
+    pub(super) files: HashMap<PathKey, Stamp>,
     /// The files of each segment, by document.
     segments: HashMap<SegmentId, Vec<Option<Arc<Path>>>>,
 }
@@ -67,7 +98,7 @@ impl WorkspaceIndex {
     /// Opens what an earlier process left. Foreign, damaged and older ones are refused.
     pub(super) fn open(directory: &Path, root: &Path) -> Result<Self, IndexError> {
         let fields = Fields::new();
-        let index = Index::open_in_dir(directory)?;
+        let mut index = Index::open_in_dir(directory)?;
         let marked = index.load_metas()?.payload.is_some_and(|payload| payload == schema::mark(root));
         if !marked || index.schema() != fields.schema() {
             return Err(IndexError::Foreign);
@@ -77,6 +108,7 @@ impl WorkspaceIndex {
             return Err(IndexError::Foreign);
         }
         schema::register_tokenizer(&index);
+        index.register_plugin(fields.plugin());
         Self::load(index, fields)
     }
 
@@ -89,7 +121,8 @@ impl WorkspaceIndex {
 
     fn reload(&mut self) -> Result<(), IndexError> {
         let searcher = self.searcher()?;
-        let (mut files, mut segments) = (HashMap::new(), HashMap::new());
+        let documents = searcher.num_docs() as usize;
+        let (mut files, mut segments) = (HashMap::with_capacity(documents), HashMap::new());
         for segment in searcher.segment_readers() {
             let store = segment.get_store_reader(2)?;
             let mut documents = vec![None; segment.max_doc() as usize];
@@ -100,7 +133,7 @@ impl WorkspaceIndex {
                 let stamp = bytes(self.fields.stamp).and_then(Stamp::from_bytes).ok_or(IndexError::Foreign)?;
                 let path: Arc<Path> = path.into();
                 documents[document as usize] = Some(Arc::clone(&path));
-                files.insert(path, stamp);
+                files.insert(PathKey(path), stamp);
             }
             segments.insert(segment.segment_id(), documents);
         }

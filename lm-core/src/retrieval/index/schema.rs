@@ -1,19 +1,22 @@
 //! What the index holds of a file, and how text becomes terms in it.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use tantivy::{
-    Index,
+    Index, SegmentPlugin,
     schema::{BytesOptions, Field, IndexRecordOption, OwnedValue, STORED, Schema, TextFieldIndexing, TextOptions},
     tokenizer::{TextAnalyzer, Token, TokenStream, Tokenizer},
 };
 
-use super::super::{definitions, tokenize::Terms};
+use super::{
+    super::{definitions, tokenize::Terms},
+    postings::TextPostings,
+};
 use crate::files::path_to_bytes;
 
 /// To be raised whenever terms, fields or stamps change their meaning: an index of another format is
 /// deleted and built anew.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 const TOKENIZER: &str = "live-memory";
 
@@ -28,7 +31,7 @@ pub(super) struct Fields {
     pub(super) path: Field,
     /// [`Stamp`].
     pub(super) stamp: Field,
-    /// Terms of the text, with how often they occur.
+    /// The text, which only [`TextPostings`] looks at.
     pub(super) text: Field,
     /// Terms of the path.
     pub(super) path_terms: Field,
@@ -40,25 +43,30 @@ impl Fields {
     /// Builds the schema.
     pub(super) fn new() -> Self {
         let mut schema = Schema::builder();
-        let terms = |record, fieldnorms| {
+        let terms = || {
             TextOptions::default().set_indexing_options(
                 TextFieldIndexing::default()
                     .set_tokenizer(TOKENIZER)
-                    .set_index_option(record)
-                    .set_fieldnorms(fieldnorms),
+                    .set_index_option(IndexRecordOption::Basic)
+                    .set_fieldnorms(false),
             )
         };
         let path = schema.add_bytes_field("path", BytesOptions::default().set_indexed().set_stored());
         let stamp = schema.add_bytes_field("stamp", STORED);
-        let text = schema.add_text_field("text", terms(IndexRecordOption::WithFreqs, true));
-        let path_terms = schema.add_text_field("path_terms", terms(IndexRecordOption::Basic, false));
-        let definitions = schema.add_text_field("definitions", terms(IndexRecordOption::Basic, false));
+        let text = schema.add_text_field("text", TextOptions::default());
+        let path_terms = schema.add_text_field("path_terms", terms());
+        let definitions = schema.add_text_field("definitions", terms());
         Self { schema: schema.build(), path, stamp, text, path_terms, definitions }
     }
 
     /// The schema of these fields.
     pub(super) fn schema(&self) -> Schema {
         self.schema.clone()
+    }
+
+    /// What the engine keeps with each segment besides its own.
+    pub(super) fn plugin(&self) -> Arc<dyn SegmentPlugin> {
+        Arc::new(TextPostings { text: self.text })
     }
 
     /// The document of a file.
