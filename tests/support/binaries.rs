@@ -66,7 +66,12 @@ fn built() -> &'static (PathBuf, PathBuf) {
             String::from_utf8_lossy(&output.stdout)
                 .lines()
                 .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-                .find(|message| message["target"]["name"] == name && message["executable"].is_string())
+                // A binary's unit tests are an executable of the same name.
+                .find(|message| {
+                    message["target"]["name"] == name
+                        && message["profile"]["test"] == false
+                        && message["executable"].is_string()
+                })
                 .map(|message| PathBuf::from(message["executable"].as_str().unwrap()))
                 .unwrap_or_else(|| panic!("cargo built no {name}"))
         };
