@@ -30,10 +30,13 @@ class Surroundings:
     progress: list[tuple[float, str | None]] = field(default_factory=list)
 
     @asynccontextmanager
-    async def connect(self, workspace: Path, mode: str = "legacy") -> AsyncIterator[Client]:
+    async def connect(self, workspace: Path, mode: str = "legacy", hold: Path | None = None) -> AsyncIterator[Client]:
+        environment = {"HOME": str(self.sandbox / "home"), "LIVE_MEMORY_DATA_DIR": str(self.sandbox / "data")}
+        if hold is not None:
+            environment["LIVE_MEMORY_TEST_HOLD_FILE"] = str(hold)
         parameters = StdioServerParameters(
             command=str(self.shim),
-            env={"HOME": str(self.sandbox / "home"), "LIVE_MEMORY_DATA_DIR": str(self.sandbox / "data")},
+            env=environment,
             cwd=workspace,
         )
         async with Client(parameters, mode=mode, read_timeout_seconds=60) as client:
@@ -78,8 +81,17 @@ async def bad_arguments_are_explained(surroundings: Surroundings) -> None:
 
 
 async def progress_is_reported(surroundings: Surroundings) -> None:
-    async with surroundings.connect(repository(surroundings.sandbox)) as client:
-        result = await client.call_tool(TOOL, {"question": QUESTION}, progress_callback=surroundings.note_progress)
+    # Steps of a quick answer are not worth telling; this one is held until one was told.
+    hold = surroundings.sandbox / "hold"
+    hold.touch()
+
+    async def note_progress_and_release(progress: float, total: float | None, message: str | None) -> None:
+        await surroundings.note_progress(progress, total, message)
+        hold.unlink(missing_ok=True)
+
+    async with surroundings.connect(repository(surroundings.sandbox), hold=hold) as client:
+        with anyio.fail_after(30):
+            result = await client.call_tool(TOOL, {"question": QUESTION}, progress_callback=note_progress_and_release)
         assert not result.is_error, result
         assert surroundings.progress, "no progress was reported"
         values = [value for value, _ in surroundings.progress]

@@ -146,7 +146,7 @@ impl Dispatcher {
         tracing::info!(cwd = ask.cwd, "a question arrived");
         let asked_at = Instant::now();
         let resolved = self.settings.for_request(&ask.environment);
-        self.hold(&cancel).await?;
+        self.hold(&progress, &cancel).await?;
         let notes = notes(&resolved.problems);
         let settings = Arc::new(resolved.settings);
         let clamped = |given: Option<u32>, range: &std::ops::RangeInclusive<u32>, default: u32| {
@@ -224,8 +224,11 @@ impl Dispatcher {
         })
     }
 
-    async fn hold(&self, cancel: &CancellationToken) -> Result<(), Failure> {
+    async fn hold(&self, progress: &Progress, cancel: &CancellationToken) -> Result<(), Failure> {
         let Some(file) = &self.hold_file else { return Ok(()) };
+        if file.exists() {
+            progress("held".to_owned());
+        }
         while file.exists() {
             tokio::select! {
                 () = cancel.cancelled() => return Err(Failure::new(FailureKind::Draining, "cancelled")),
