@@ -265,12 +265,40 @@ impl LeftOut {
 
 /// Puts files first that are likely to answer, for when there is no time for all: those whose path
 /// has terms of the question or is mentioned, then those nearer to the root.
-pub(super) fn order(found: &mut [FoundFile], query: &Query) {
-    let positions = query.positions();
-    found.sort_by_cached_key(|file| {
-        let mentioned = rank::mention_bonus(query, &file.path) > 0.0;
-        let terms = path_terms(&file.path).iter().filter(|term| positions.contains_key(term.as_str())).count();
-        let depth = file.path.components().count();
-        (std::cmp::Reverse((mentioned, terms)), depth)
+pub(super) fn order(found: Vec<FoundFile>, query: &Query, threads: usize) -> Vec<FoundFile> {
+    // In a huge workspace this would otherwise take the time that is there for reading.
+    let share = found.len().div_ceil(threads.max(1)).max(1000);
+    let ranks: Vec<u32> = thread::scope(|scope| {
+        let parts: Vec<_> = found.chunks(share).map(|part| (part, scope.spawn(move || ranks(part, query)))).collect();
+        parts
+            .into_iter()
+            .flat_map(|(part, ranked)| ranked.join().unwrap_or_else(|_| vec![u32::MAX; part.len()]))
+            .collect()
     });
+    let mut ranked: Vec<(u32, FoundFile)> = ranks.into_iter().zip(found).collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, file)| file).collect()
+}
+
+/// Lower is likelier: mentioned before not, then more terms before fewer, then nearer to the root.
+fn ranks(found: &[FoundFile], query: &Query) -> Vec<u32> {
+    let positions = query.positions();
+    let mut in_path = vec![false; query.terms.len()];
+    found
+        .iter()
+        .map(|file| {
+            in_path.fill(false);
+            let path = file.path.to_string_lossy();
+            let mut terms = Terms::new(&path);
+            while let Some(term) = terms.advance() {
+                if let Some(&position) = positions.get(term) {
+                    in_path[position] = true;
+                }
+            }
+            let mentioned = rank::mention_bonus(query, &file.path) > 0.0;
+            let terms = in_path.iter().filter(|in_path| **in_path).count().min(0xff) as u32;
+            let depth = file.path.iter().count().min(0xffff) as u32;
+            u32::from(!mentioned) << 24 | (0xff - terms) << 16 | depth
+        })
+        .collect()
 }

@@ -111,10 +111,10 @@ impl<'a> Search<'a> {
 
     /// By reading files. Also gives how many files were listed.
     pub(super) fn live(&self) -> Result<(SearchOutcome, usize), SearchError> {
-        let (mut found, report) = self.list(false, LISTING_BUDGET)?;
+        let (found, report) = self.list(false, LISTING_BUDGET)?;
         let listed = found.len();
         (self.progress)(&format!("searching {listed} file{}", plural(listed)));
-        live::order(&mut found, &self.query);
+        let found = live::order(found, &self.query, Self::threads());
         let deadline = self.deadline().min(self.started + LIVE_BUDGET);
         let scan = live::scan(self.files, &found, &self.query, Self::threads(), deadline, self.cancel);
         drop(found);
@@ -144,11 +144,11 @@ impl<'a> Search<'a> {
     /// By the index, and live for what changed since; gives the changes too.
     pub(super) fn by_index(&self, index: &WorkspaceIndex) -> Result<(SearchOutcome, Changes), IndexedError> {
         let (found, report) = self.list(true, Duration::from_secs(3600))?;
-        let Compared { changes, outdated, mut to_scan } = compare(index, found, report.is_complete());
+        let Compared { changes, outdated, to_scan } = compare(index, found, report.is_complete());
         if !to_scan.is_empty() {
             (self.progress)(&format!("searching {} changed file{}", to_scan.len(), plural(to_scan.len())));
         }
-        live::order(&mut to_scan, &self.query);
+        let to_scan = live::order(to_scan, &self.query, Self::threads());
         let deadline = self.deadline().min(Instant::now() + LIVE_BUDGET);
         let scanned = live::scan(self.files, &to_scan, &self.query, Self::threads(), deadline, self.cancel);
         self.check_cancelled()?;
