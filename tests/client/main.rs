@@ -4,7 +4,7 @@
 //! The clients are not part of a Rust toolchain. `.ci/run` installs them under `target/real-clients`;
 //! where they are absent their tests are reported as ignored with what is missing, unless
 //! `LIVE_MEMORY_TEST_REQUIRE_CLIENTS` is set, which makes absence a failure.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
 
 mod lanes;
 #[cfg(unix)]
@@ -14,10 +14,10 @@ mod trace;
 
 fn main() {
     let arguments = libtest_mimic::Arguments::from_args();
-    let mut trials = lanes::trials();
+    let trials = lanes::trials().into_iter();
     #[cfg(unix)]
-    trials.extend(launcher::trials());
+    let trials = trials.chain(launcher::trials());
     #[cfg(target_os = "linux")]
-    trials.extend(trace::trials());
-    libtest_mimic::run(&arguments, trials).exit();
+    let trials = trials.chain(trace::trials());
+    libtest_mimic::run(&arguments, trials.collect()).exit();
 }
