@@ -150,8 +150,9 @@ fn odd_names_are_shown_on_one_line() {
     ];
     for (name, thing, _) in names {
         // Some file systems take no such name.
-        if fs::write(tree.root.join(OsStr::from_bytes(name)), format!("fn {thing}() {{}}\n")).is_err() {
-            assert!(cfg!(target_os = "macos"), "{name:?} cannot be written");
+        let written = fs::write(tree.root.join(OsStr::from_bytes(name)), format!("fn {thing}() {{}}\n"));
+        if !cfg!(target_os = "macos") {
+            written.unwrap();
         }
     }
     for _ in 0..2 {
@@ -178,7 +179,7 @@ fn a_directory_that_cannot_be_read_is_counted_and_the_rest_is_found() {
     const SOMEBODY: u32 = 54_321;
     let tree = Tree::with(&[CODE, ("closed/hidden.rs", "fn in_closed_directory() {}\n")]);
     let closed = tree.root.join("closed");
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
     let is_root = rustix::process::geteuid().is_root();
     let installation = lm_tests::daemon::Installation::built_at(&tree.sandbox, 1_000);
     let data = tree.sandbox.data();
