@@ -104,22 +104,22 @@ fn a_search_that_ran_out_of_time_calls_nothing_absent() {
     assert!(text.contains("time ran out") && !text.contains("nowhere"), "{text}");
 }
 
-/// What is done to a file, in words and in deed.
-type Damage = (&'static str, &'static dyn Fn(&Path));
+/// Does something to a file.
+type Damage = fn(&Path);
 
 #[test]
 fn a_damaged_index_costs_no_answer() {
     let tree = Tree::with(&[("a.rs", "fn kept_safe() {}\n"), ("b.rs", "fn another_one() {}\n")]).indexed();
     let data = tree.sandbox.data();
     let index_files = || -> Vec<PathBuf> { files_below(&data.workspaces()) };
-    let damages: [Damage; 4] = [
-        ("emptied", &|file| fs::write(file, "").unwrap()),
-        ("filled with noise", &|file| fs::write(file, vec![0xa5; 4096]).unwrap()),
-        ("cut in half", &|file| {
+    let damages: [(&str, Damage); 4] = [
+        ("emptied", |file| fs::write(file, "").unwrap()),
+        ("filled with noise", |file| fs::write(file, vec![0xa5; 4096]).unwrap()),
+        ("cut in half", |file| {
             let bytes = fs::read(file).unwrap();
             fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
         }),
-        ("deleted", &|file| fs::remove_file(file).unwrap()),
+        ("deleted", |file| fs::remove_file(file).unwrap()),
     ];
     for (how, damage) in damages {
         assert!(tree.sandbox.run(&["stop"]).status.success());

@@ -150,9 +150,10 @@ fn odd_names_are_shown_on_one_line() {
     ];
     for (name, thing, _) in names {
         // Some file systems take no such name.
-        let written = fs::write(tree.root.join(OsStr::from_bytes(name)), format!("fn {thing}() {{}}\n")).is_ok();
-        let must_be = !cfg!(target_os = "macos");
-        assert!(written || !must_be, "{name:?} cannot be written");
+        let written = fs::write(tree.root.join(OsStr::from_bytes(name)), format!("fn {thing}() {{}}\n"));
+        if !cfg!(target_os = "macos") {
+            written.unwrap();
+        }
     }
     for _ in 0..2 {
         for (name, thing, shown) in names {
