@@ -168,7 +168,7 @@ impl<W: Write> SegmentFile<W> {
 
     /// Documents with counts, in the order of documents; at least one.
     fn write_term(&mut self, code: u64, documents: &[(u32, u32)]) -> io::Result<()> {
-        if self.terms % BLOCK == 0 {
+        if self.terms.is_multiple_of(BLOCK) {
             self.blocks.push((code, self.written + self.buffer.len() as u64));
             self.last_code = code;
         }
@@ -358,7 +358,7 @@ impl Source {
         }
         let delta = take_number(&mut rest)?;
         let before = match self.next {
-            Some((code, ..)) if self.terms % BLOCK != 0 => code,
+            Some((code, ..)) if !self.terms.is_multiple_of(BLOCK) => code,
             _ => self.postings.block(self.terms / BLOCK)?.0,
         };
         let documents = take_documents(&mut rest)?.len();
