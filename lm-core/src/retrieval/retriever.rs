@@ -124,6 +124,12 @@ impl Retriever {
         }
     }
 
+    /// How many segments the index has.
+    #[cfg(test)]
+    pub(super) fn segments(&self) -> usize {
+        self.shared.state().index.as_deref().map_or(0, WorkspaceIndex::segments)
+    }
+
     /// Whether background work is going on.
     #[must_use]
     pub fn is_working(&self) -> bool {

@@ -394,3 +394,43 @@ fn an_empty_workspace_has_nothing() {
         assert!(outcome.how.is_complete());
     }
 }
+
+/// Each update adds a segment; past a number of them they are merged, deleted files left out.
+#[test]
+fn many_updates_later_the_index_is_that_of_the_files() {
+    let workspace = Workspace::new();
+    let retriever = workspace.indexed();
+    let mut most_segments = 0;
+    let mut was_merged = false;
+    for update in 0..22 {
+        let text = format!("pub fn changed_in_{update}() {{}}\npub fn renewed_thing() -> u32 {{ {update} }}\n");
+        workspace.write("src/renewed.rs", text.as_bytes());
+        workspace.write(&format!("added/number_{update}.rs"), format!("pub fn added_{update}() {{}}\n").as_bytes());
+        fs::remove_file(workspace.root().join(format!("other/module_{}.rs", update % 30))).ok();
+        ask(&retriever, "renewed_thing");
+        settle(&retriever);
+        let segments = retriever.segments();
+        was_merged |= segments < most_segments;
+        most_segments = most_segments.max(segments);
+    }
+    assert!(was_merged, "{most_segments} segments, never merged");
+    for (question, expected) in [
+        ("where is changed_in_21?", Some("src/renewed.rs")),
+        ("where is changed_in_3?", None),
+        ("where is added_0?", Some("added/number_0.rs")),
+        ("where is added_21?", Some("added/number_21.rs")),
+        ("where is thing_7?", None),
+        ("where is the UploadLimiter?", Some("src/upload.rs")),
+    ] {
+        let outcome = ask(&retriever, question);
+        assert_eq!(outcome.how, How::Indexed { complete: true }, "{question}");
+        assert_eq!(outcome.places.first().map(|place| place.path.as_str()), expected, "{question}");
+    }
+    let fresh = Workspace { guard: TempDir::new().unwrap() };
+    let anew = Retriever::new(workspace.root(), fresh.index());
+    ask(&anew, "upload");
+    settle(&anew);
+    for question in ["renewed_thing", "added pub fn", "rate limit of uploads", "module"] {
+        assert_eq!(ask(&retriever, question).places, ask(&anew, question).places, "{question}");
+    }
+}

@@ -141,6 +141,11 @@ impl WorkspaceIndex {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(super) fn segments(&self) -> usize {
+        self.searcher().map_or(0, |searcher| searcher.segment_readers().len())
+    }
+
     /// Opened for one question and dropped after it, so that nothing stays mapped.
     fn searcher(&self) -> Result<Searcher, IndexError> {
         let reader =
