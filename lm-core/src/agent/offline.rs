@@ -25,6 +25,8 @@ pub struct Input<'a> {
     pub outcome: &'a SearchOutcome,
     /// What the index was doing.
     pub index: &'a IndexState,
+    /// Whether so short an answer had fewer places looked for than a longer one.
+    pub fewer_places: bool,
     /// The longest answer, in tokens.
     pub max_answer_tokens: u32,
     /// Who was chosen to answer.
@@ -60,7 +62,7 @@ pub fn render(input: &Input<'_>) -> Answer {
     let budget = (input.max_answer_tokens as usize).saturating_mul(BYTES_A_TOKEN);
     let (shown, cut) = choose(&outcome.places, budget.saturating_sub(around(input)));
     let hidden = outcome.places.len() - shown.len();
-    let truncated = cut || hidden > 0;
+    let truncated = cut || hidden > 0 || input.fewer_places;
 
     let mut text = headline(outcome, shown.len());
     for place in &shown {
@@ -203,6 +205,10 @@ fn headline(outcome: &SearchOutcome, shown: usize) -> String {
         Verdict::Nothing if outcome.absent_terms.is_empty() => {
             format!("Nothing found: no place in {files} searched answers to the question's words.")
         }
+        Verdict::Nothing if outcome.coverage > 0.0 => format!(
+            "Nothing found in {files} searched.{} Other words of the question occur, too few to tell a place.",
+            absent(outcome)
+        ),
         Verdict::Nothing => format!("Nothing found in {files} searched.{}", absent(outcome)),
     }
 }
@@ -229,7 +235,11 @@ fn closing(input: &Input<'_>, truncated: bool, hidden: usize) -> Vec<String> {
     let outcome = input.outcome;
     let mut lines = Vec::new();
     if truncated {
-        let more = if hidden > 0 { format!(" {} more not shown.", counted(hidden, "place")) } else { String::new() };
+        let more = match hidden {
+            _ if input.fewer_places => " There may be more places.".to_owned(),
+            0 => String::new(),
+            hidden => format!(" {} more not shown.", counted(hidden, "place")),
+        };
         lines.push(format!(
             "Cut to {} tokens.{more} Ask with a larger max_answer_tokens for the rest.",
             input.max_answer_tokens
@@ -239,9 +249,10 @@ fn closing(input: &Input<'_>, truncated: bool, hidden: usize) -> Vec<String> {
     lines.extend(left_out(outcome.left_out));
     lines.extend(input.notes.iter().map(|note| format!("Note: {}", note.replace(['\n', '\r'], " "))));
     lines.push(match input.provider {
-        Provider::Offline => "No model is configured, so these are places and not an explanation. \
-             `lm-shim config set provider=…` chooses one, as soon as a version with model providers is installed."
-            .to_owned(),
+        Provider::Offline => {
+            "No model is configured: places, not an explanation. `lm-shim config set provider=…` will choose one."
+                .into()
+        }
         chosen => format!(
             "The provider `{}` is chosen, but this version has no model providers yet: it answered offline, \
              and nothing was sent anywhere.",

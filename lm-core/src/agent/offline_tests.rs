@@ -41,6 +41,7 @@ fn answer(outcome: &SearchOutcome, tokens: u32, provider: Provider, notes: &[Str
         workspace: Path::new("/home/me/project"),
         outcome,
         index: &index,
+        fewer_places: false,
         max_answer_tokens: tokens,
         provider,
         notes,

@@ -419,18 +419,21 @@ fn many_updates_later_the_index_is_that_of_the_files() {
         ("where is changed_in_3?", None),
         ("where is added_0?", Some("added/number_0.rs")),
         ("where is added_21?", Some("added/number_21.rs")),
-        ("where is thing_7?", None),
         ("where is the UploadLimiter?", Some("src/upload.rs")),
     ] {
         let outcome = ask(&retriever, question);
         assert_eq!(outcome.how, How::Indexed { complete: true }, "{question}");
         assert_eq!(outcome.places.first().map(|place| place.path.as_str()), expected, "{question}");
     }
+    let gone = ask(&retriever, "where is thing_7?");
+    assert!(gone.absent_terms.contains(&"thing_7".to_owned()), "{gone:?}");
     let fresh = Workspace { guard: TempDir::new().unwrap() };
     let anew = Retriever::new(workspace.root(), fresh.index());
     ask(&anew, "upload");
     settle(&anew);
-    for question in ["renewed_thing", "added pub fn", "rate limit of uploads", "module"] {
-        assert_eq!(ask(&retriever, question).places, ask(&anew, question).places, "{question}");
+    // Scores may differ a little: until they are merged away, deleted files count in how rare a word is.
+    let best = |retriever: &Retriever, question: &str| first(&ask(retriever, question)).path.clone();
+    for question in ["renewed_thing", "added 17", "rate limit of uploads", "HeaderParser", "module 29"] {
+        assert_eq!(best(&retriever, question), best(&anew, question), "{question}");
     }
 }

@@ -137,7 +137,7 @@ impl Workspaces {
         let queued = started.elapsed();
 
         let search_started = Instant::now();
-        let (outcome, index) = {
+        let (outcome, fewer_places, index) = {
             let (workspace, question) = (Arc::clone(&workspace), question.clone());
             let search = move || {
                 // Held by the work itself: a question whose asker left still takes its place until it ends.
@@ -145,7 +145,9 @@ impl Workspaces {
                 let limits = limits_of(&question, due);
                 let told = |message: &str| progress(message.to_owned());
                 let outcome = workspace.retriever.search(&question.text, limits, &told, &cancel);
-                (outcome, workspace.retriever.status().state)
+                let fewer_places = limits.max_places < PLACES_MAX
+                    && outcome.as_ref().is_ok_and(|outcome| outcome.places.len() >= limits.max_places);
+                (outcome, fewer_places, workspace.retriever.status().state)
             };
             tokio::task::spawn_blocking(search).await.map_err(|error| {
                 tracing::error!("the search failed: {error}");
@@ -159,6 +161,7 @@ impl Workspaces {
             workspace: &workspace.root.path,
             outcome: &outcome,
             index: &index,
+            fewer_places,
             max_answer_tokens: question.max_answer_tokens,
             provider: question.settings.provider,
             notes: &question.notes,
@@ -222,15 +225,18 @@ impl Workspaces {
     }
 }
 
+/// The most places of an answer, however long it may be.
+const PLACES_MAX: usize = 8;
+
 /// How much the search may find: what fits into the answer, and a few places more to choose from.
 fn limits_of(question: &Question, due: Instant) -> SearchLimits {
-    const PLACES: std::ops::RangeInclusive<usize> = 2..=10;
+    const PLACES_MIN: usize = 2;
     // A place of 60 lines takes about this many tokens.
     const TOKENS_A_PLACE: usize = 500;
     let tokens = question.max_answer_tokens as usize;
     SearchLimits {
         deadline: due.checked_sub(RESERVE).unwrap_or(due),
-        max_places: (tokens / TOKENS_A_PLACE).clamp(*PLACES.start(), *PLACES.end()),
+        max_places: (tokens / TOKENS_A_PLACE).clamp(PLACES_MIN, PLACES_MAX),
         max_excerpt_chars: tokens.saturating_mul(offline::BYTES_A_TOKEN),
     }
 }
