@@ -208,7 +208,7 @@ settings! {
     daily_budget_tokens: u64 = 0, integer(0, 1_000_000_000_000), Request, Planned;
     /// Answer with the Claude subscription's credential, which the vendor's published policy restricts.
     use_oauth: bool = false, Kind::Switch, Request, Planned;
-    /// Workspaces that are never read, as paths (with everything below them) or globs.
+    /// Workspaces that are never answered about, as paths (with everything below them) or globs.
     /// It is about whole workspaces: files inside another workspace are kept out by its `.livememoryignore`.
     exclude: Vec<String> = Vec::new(), Kind::Locations, Request, Now;
     /// Seconds without clients and work after which the daemon leaves; 0 is never.

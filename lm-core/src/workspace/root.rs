@@ -84,7 +84,7 @@ pub enum RootError {
     #[error("`{}` is a bare git repository, which has no files to read; give a working tree of it as `cwd`", .0.display())]
     Bare(PathBuf),
     /// The user wants it left alone.
-    #[error("`{}` is excluded by the setting exclude (`{pattern}`), so nothing in it is read", path.display())]
+    #[error("`{}` is excluded by the setting exclude (`{pattern}`), so no question about it is answered", path.display())]
     Excluded {
         /// The directory.
         path: PathBuf,
