@@ -25,10 +25,10 @@ const MOST_BUILDERS: usize = 2;
 
 /// Finds places in one workspace.
 pub struct Retriever {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     /// Opened for each search and each build and closed after it: on Windows nobody can rename or
     /// remove a directory while it is open.
     root: PathBuf,
@@ -174,7 +174,7 @@ impl Shared {
     }
 
     /// Starts building unless it is known to be in vain.
-    fn start_build(self: &Arc<Self>, files_seen: usize) {
+    pub(super) fn start_build(self: &Arc<Self>, files_seen: usize) {
         {
             let mut state = self.state();
             if files_seen > MOST_FILES {
@@ -199,6 +199,14 @@ impl Shared {
         {
             let mut state = self.state();
             if matches!(state.phase, IndexState::Building | IndexState::Updating) || self.stop.is_cancelled() {
+                return;
+            }
+            // Decided by a search that began before the index became what it is now.
+            let is_late = match &work {
+                Work::Build => state.index.is_some(),
+                Work::Update(index, _) => !state.index.as_ref().is_some_and(|present| Arc::ptr_eq(present, index)),
+            };
+            if is_late {
                 return;
             }
             state.phase = match work {

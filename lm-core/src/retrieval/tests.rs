@@ -437,3 +437,30 @@ fn many_updates_later_the_index_is_that_of_the_files() {
         assert_eq!(best(&retriever, question), best(&anew, question), "{question}");
     }
 }
+
+/// Searches that began before the index was there end after it is; none may have it built again under
+/// those that use it by then.
+#[test]
+fn nothing_is_lost_while_the_index_comes_into_use() {
+    for _ in 0..6 {
+        let workspace = Workspace::new();
+        let retriever = workspace.retriever();
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut by_index = 0;
+                    while by_index < 10 {
+                        let outcome = ask(&retriever, "where is take_budget?");
+                        assert_eq!(first(&outcome).path, "src/upload.rs", "{outcome:?}");
+                        by_index += usize::from(matches!(outcome.how, How::Indexed { .. }));
+                    }
+                });
+            }
+        });
+        settle(&retriever);
+        let built_in = retriever.status().built_in;
+        retriever.shared.start_build(FILES.len());
+        settle(&retriever);
+        assert_eq!((retriever.status().state, retriever.status().built_in), (IndexState::Ready, built_in));
+    }
+}

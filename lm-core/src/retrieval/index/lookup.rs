@@ -50,7 +50,12 @@ impl<'a> Lookup<'a> {
         query: &'a Query,
         outdated: &'a HashSet<PathBuf>,
     ) -> Result<Self, IndexError> {
-        Ok(Self { searcher: index.searcher()?, index, query, outdated })
+        let searcher = index.searcher()?;
+        // Another one was begun in its place: what is not in that is not absent.
+        if searcher.segment_readers().len() != index.segments.len() {
+            return Err(IndexError::Foreign);
+        }
+        Ok(Self { searcher, index, query, outdated })
     }
 
     fn paths(&self, segment: &SegmentReader) -> Result<&[Option<Arc<Path>>], IndexError> {
