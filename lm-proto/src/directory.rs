@@ -92,7 +92,17 @@ impl DataDirectory {
         for room in [self.run(), self.logs()] {
             create_private(&room).map_err(|source| DirectoryError::Unusable { path: room.clone(), source })?;
         }
+        self.keep_out_searches();
         Ok(())
+    }
+
+    /// Where the directory lies inside a workspace, nothing in it is of that workspace, and the
+    /// settings in it hold a key. Without a place to write, there is nothing to keep out either.
+    fn keep_out_searches(&self) {
+        let rules = self.root.join(".livememoryignore");
+        if let Ok(mut file) = fs::OpenOptions::new().write(true).create_new(true).open(rules) {
+            let _ = io::Write::write_all(&mut file, b"# The data of Live Memory is never searched.\n*\n");
+        }
     }
 
     /// The directory itself.

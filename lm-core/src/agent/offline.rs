@@ -223,7 +223,10 @@ fn absent(outcome: &SearchOutcome) -> String {
     let mut text = String::new();
     if !outcome.absent_terms.is_empty() {
         let verb = if outcome.absent_terms.len() == 1 { "occurs" } else { "occur" };
-        let _ = write!(text, " {} {verb} nowhere in it.", quoted(&outcome.absent_terms));
+        // What was not read, or only in its beginning, may hold anything.
+        let whole = outcome.left_out.cut == 0 && outcome.left_out.unreadable == 0;
+        let place = if whole { "in it" } else { "in what was searched" };
+        let _ = write!(text, " {} {verb} nowhere {place}.", quoted(&outcome.absent_terms));
     }
     if !outcome.suggestions.is_empty() {
         let _ = write!(text, " Similar names that exist: {}.", quoted(&outcome.suggestions));

@@ -110,3 +110,25 @@ fn bytes_below(directory: &Path) -> String {
     }
     all
 }
+
+/// Whoever keeps the data directory in a workspace does not get the settings, and the key in them,
+/// into an answer.
+#[test]
+fn the_data_directory_is_never_searched() {
+    let tree = Tree::with(&[("a.rs", "fn api_key_of_the_person() {}\n")]);
+    let data = tree.root.join(".lm");
+    let run = |arguments: &[&str]| {
+        let mut command = tree.sandbox.shim(arguments);
+        let output = command.env("LIVE_MEMORY_DATA_DIR", &data).current_dir(&tree.root).output().unwrap();
+        lm_tests::run::succeeded(&output);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(&["config", "set", "api_key=canary-of-the-key"]);
+    for _ in 0..2 {
+        let answer = run(&["ask", "--json", "api_key_of_the_person and api_key canary"]);
+        assert!(answer.contains("a.rs") && !answer.contains("canary-of-the-key"), "{answer}");
+    }
+    let inside = run(&["ask", "--json", "--cwd", data.to_str().unwrap(), "api_key_of_the_person and api_key canary"]);
+    assert!(!inside.contains("canary-of-the-key"), "{inside}");
+    run(&["stop"]);
+}
