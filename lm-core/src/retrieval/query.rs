@@ -8,6 +8,8 @@ use super::tokenize::{Terms, stem, terms};
 
 /// More terms than a question needs; what follows in a pasted text is not searched for.
 const MOST_TERMS: usize = 64;
+/// So many names are searched for all the same, however late they come.
+const MOST_LATE_NAMES: usize = 16;
 /// A word said more often than this counts no more.
 const MOST_REPETITIONS: u32 = 3;
 
@@ -179,7 +181,7 @@ impl Builder {
                 known.part = false;
                 shown.clone_into(&mut known.shown);
             }
-        } else if self.query.terms.len() < MOST_TERMS {
+        } else if self.query.terms.len() < MOST_TERMS + if exact { MOST_LATE_NAMES } else { 0 } {
             self.query.terms.push(QueryTerm { term, shown: shown.to_owned(), weight: 1.0, exact, part });
         }
     }
@@ -290,6 +292,13 @@ mod tests {
     }
 
     #[test]
+    fn a_name_at_the_end_of_a_long_text_is_searched_for() {
+        let filler: Vec<String> = (0..100).map(|number| format!("filler{number}x")).collect();
+        let question = format!("{} where is holds_secret?", filler.join(" "));
+        assert!(Query::parse(&question).terms.iter().any(|term| term.exact && term.term == "holds_secret"));
+    }
+
+    #[test]
     fn repetition_is_capped() {
         let query = Query::parse("cache cache cache cache cache");
         assert_eq!(query.terms.len(), 1);
@@ -300,7 +309,7 @@ mod tests {
         #[test]
         fn any_question_is_understood(question in "\\PC{0,200}") {
             let query = Query::parse(&question);
-            prop_assert!(query.terms.len() <= MOST_TERMS);
+            prop_assert!(query.terms.len() <= MOST_TERMS + MOST_LATE_NAMES);
         }
     }
 }
