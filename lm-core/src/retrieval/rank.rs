@@ -17,7 +17,7 @@ const MODULE_MENTION_BONUS: f32 = 6.0;
 const STEM_MENTION_BONUS: f32 = 4.0;
 
 /// Tests speak the words of what they test, and are seldom what is asked for.
-const TEST_FACTOR: f32 = 0.7;
+const TEST_FACTOR: f32 = 0.5;
 /// Locks, minified code, generated listings: many words, little to read.
 const NOISE_FACTOR: f32 = 0.3;
 
