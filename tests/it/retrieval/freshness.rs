@@ -130,7 +130,10 @@ fn a_damaged_index_costs_no_answer() {
         let answer = tree.ask("where is kept_safe?");
         assert_eq!(paths(&answer), ["a.rs"], "{how}");
         wait_until("an index that works", || {
-            (tree.ask("where is kept_safe?")["search"]["mode"] == "index").then_some(())
+            let answer = tree.ask("where is kept_safe?");
+            let index = tree.index();
+            assert_ne!(index["state"], "failed", "{how}: {index}\n{}", tree.log());
+            (answer["search"]["mode"] == "index").then_some(())
         });
         assert_absent(&tree.ask("where is never_heard_of?"), "never_heard_of");
     }

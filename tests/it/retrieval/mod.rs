@@ -108,9 +108,18 @@ impl Tree {
         run::json(&output)["workspaces"][0]["index"].clone()
     }
 
+    /// The daemon's log.
+    fn log(&self) -> String {
+        fs::read_to_string(self.sandbox.data().core_log()).unwrap_or_default()
+    }
+
     /// Waits until the index is there and no work on it goes on.
     fn wait_for_index(&self) -> Value {
-        wait_until("the index", || Some(self.index()).filter(|index| index["state"] == "ready"))
+        wait_until("the index", || {
+            let index = self.index();
+            assert_ne!(index["state"], "failed", "{index}\n{}", self.log());
+            (index["state"] == "ready").then_some(index)
+        })
     }
 
     /// Asks something so that an index is made, and waits for it.
