@@ -5,8 +5,10 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
 
 pub mod binaries;
+pub mod model_server;
 pub mod sandbox;
 pub mod wait;
 
+pub use model_server::ModelServer;
 pub use sandbox::Sandbox;
 pub use wait::wait_until;
