@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ApiKey, Completion, ModelError, ModelRequest, Transport, anthropic::AnthropicClient, openai::OpenAiClient, pricing,
+    ApiKey, Completion, ModelError, ModelRequest, Transport, anthropic::AnthropicClient, openai::OpenAiClient,
 };
 
 /// A wire format.
@@ -141,14 +141,9 @@ pub trait ModelClient: Send + Sync + fmt::Debug {
 /// transport, so a client may be made anew for each question.
 ///
 /// # Errors
-/// [`ModelError::Invalid`]: the base URL is none, or the key cannot be used or is missing.
+/// [`ModelError::Invalid`]: the base URL is none, or the key is missing.
 pub fn connect(settings: &ModelSettings, transport: &Arc<Transport>) -> Result<Arc<dyn ModelClient>, ModelError> {
     let model = settings.model.clone().unwrap_or_else(|| settings.provider.default_model().to_owned());
-    if let Some(successor) = pricing::successor(&model) {
-        return Err(ModelError::Invalid(format!(
-            "model {model} has been retired by its vendor; set LIVE_MEMORY_MODEL to its successor {successor}"
-        )));
-    }
     Ok(match settings.provider {
         Provider::Anthropic => Arc::new(AnthropicClient::new(settings, model, transport)?),
         Provider::OpenAi => Arc::new(OpenAiClient::new(settings, model, transport)?),

@@ -142,6 +142,14 @@ impl ModelError {
         )
     }
 
+    /// Names the successor where a model is unknown because it was retired.
+    pub(super) fn naming_successor(mut self, model: &str) -> Self {
+        if let (Self::NotFound { remedy, .. }, Some(successor)) = (&mut self, super::pricing::successor(model)) {
+            *remedy = format!("{model} has been retired by its vendor, set LIVE_MEMORY_MODEL to {successor}");
+        }
+        self
+    }
+
     /// Says how many requests it took to give up.
     pub(super) fn after(mut self, made: u32) -> Self {
         if let Self::Overloaded { attempts, .. } | Self::Network { attempts, .. } = &mut self {

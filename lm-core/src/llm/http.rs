@@ -86,9 +86,9 @@ impl Server {
         lock(&self.quirks).contains(quirk)
     }
 
-    /// Learns a quirk. True if that is news.
-    pub(super) fn learn(&self, quirk: &str) -> bool {
-        lock(&self.quirks).insert(quirk.to_owned())
+    /// Learns a quirk.
+    pub(super) fn learn(&self, quirk: &str) {
+        lock(&self.quirks).insert(quirk.to_owned());
     }
 
     fn rest_until(&self, until: Instant, error: &ModelError) {

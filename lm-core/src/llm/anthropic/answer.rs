@@ -285,16 +285,17 @@ impl Decoder for AnthropicDecoder {
     }
 
     fn whole(&mut self, body: &str, emit: &mut EventSink<'_>) -> Result<(), Fault> {
-        let message: WireMessage<'_> = match serde_json::from_str::<Value>(body) {
-            Ok(value) if value.get("error").is_some_and(|error| !error.is_null()) => {
-                return Err(Fault::Reported(body.to_owned()));
-            }
-            Ok(value) if value.get("content").is_none_or(|content| !content.is_array()) => {
-                return Err(Fault::Malformed(format!("`{}`, which is no message", crate::llm::error::shorten(body))));
-            }
-            Ok(_) => serde_json::from_str(body).map_err(|error| malformed("a message", &error))?,
-            Err(error) => return Err(malformed("a message", &error)),
-        };
+        let unreadable = |why: &str| Fault::Malformed(format!("`{}`, {why}", crate::llm::error::shorten(body)));
+        let value: Value =
+            serde_json::from_str(body).map_err(|error| unreadable(&format!("which is not JSON ({error})")))?;
+        if value.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(Fault::Reported(body.to_owned()));
+        }
+        if value.get("content").is_none_or(|content| !content.is_array()) {
+            return Err(unreadable("which is no message"));
+        }
+        let message: WireMessage<'_> =
+            serde_json::from_str(body).map_err(|error| unreadable(&format!("which is no message ({error})")))?;
         for raw in message.content {
             let open = self.start(raw)?;
             if let Open::Text(text) = &open {

@@ -123,9 +123,11 @@ impl AnthropicClient {
             match self.transport.complete(&call, || AnthropicDecoder::new(&self.model), events).await {
                 Err(ModelError::BadRequest(reply))
                     if effort.is_some()
-                        && (reply.detail.contains("effort") || reply.detail.contains("output_config"))
-                        && self.server.learn(EFFORT_REFUSED) => {}
-                Err(error) => return Err(error),
+                        && (reply.detail.contains("effort") || reply.detail.contains("output_config")) =>
+                {
+                    self.server.learn(EFFORT_REFUSED);
+                }
+                Err(error) => return Err(error.naming_successor(&self.model)),
                 Ok(decoder) => return Ok(decoder.into_completion()),
             }
         }

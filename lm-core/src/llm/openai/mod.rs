@@ -94,18 +94,18 @@ impl OpenAiClient {
         }
     }
 
-    /// Learns from a refusal; false if it teaches nothing new.
-    fn learn(&self, dialect: Dialect, detail: &str) -> bool {
+    /// Learns from a refusal of what was said in a dialect; false if there is nothing to learn.
+    fn learn(&self, used: Dialect, detail: &str) -> bool {
         let detail = detail.to_lowercase();
-        // A server that names the other one in its advice names both.
-        let used = if dialect.completion_tokens_field { "max_completion_tokens" } else { "max_tokens" };
-        if detail.contains(used) && !detail.contains("context") {
-            return self.server.learn(&self.length_quirk());
+        // Advice to use the other name holds both.
+        let length_field = if used.completion_tokens_field { "max_completion_tokens" } else { "max_tokens" };
+        if detail.contains(length_field) && !detail.contains("context") {
+            self.server.learn(&self.length_quirk());
+        } else if detail.contains("stream_options") || detail.contains("include_usage") {
+            self.server.learn(NO_STREAM_OPTIONS);
         }
-        if dialect.stream_options && (detail.contains("stream_options") || detail.contains("include_usage")) {
-            return self.server.learn(NO_STREAM_OPTIONS);
-        }
-        false
+        // Another request may have learned it in the meantime.
+        self.dialect() != used
     }
 
     async fn ask(
@@ -121,7 +121,7 @@ impl OpenAiClient {
             let call = self.call(Method::POST, self.base.completion(), Some(&request), body, control);
             match self.transport.complete(&call, || OpenAiDecoder::new(&self.model), events).await {
                 Err(ModelError::BadRequest(reply)) if self.learn(dialect, &reply.detail) => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.naming_successor(&self.model)),
                 Ok(decoder) => return Ok(decoder.completion),
             }
         }

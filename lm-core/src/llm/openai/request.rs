@@ -13,7 +13,7 @@ use crate::{
 const ERROR_PREFIX: &str = "ERROR: ";
 
 /// What differs between servers.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::llm) struct Dialect {
     /// `max_completion_tokens` instead of `max_tokens`.
     pub(in crate::llm) completion_tokens_field: bool,
