@@ -29,8 +29,12 @@ fn transport(timeouts: Timeouts) -> Arc<Transport> {
 }
 
 fn client_at(url: &str, provider: Provider, transport: &Arc<Transport>) -> Arc<dyn ModelClient> {
-    let settings =
-        ModelSettings { provider, base_url: Some(url.to_owned()), api_key: ApiKey::new(CANARY).ok(), model: None };
+    let settings = ModelSettings {
+        provider,
+        base_url: Some(url.to_owned()),
+        api_key: ApiKey::new(CANARY).ok(),
+        model: provider.default_model(None).map(str::to_owned),
+    };
     connect(&settings, transport).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -353,7 +357,7 @@ async fn a_key_is_sent_once_and_tried_without_charge() {
         let server = ModelServer::with(options, Script::new([Turn::text("x")]));
         let client = client(&server, provider);
         let models = client.models(&CallControl::within(LONG)).await.unwrap();
-        assert!(models.contains(&provider.default_model().to_owned()));
+        assert!(models.contains(&provider.default_model(None).unwrap().to_owned()));
         assert!(server.requests().is_empty(), "nothing was charged");
         assert!(ask(&*client).await.0.is_ok());
         let request = &server.requests()[0];
@@ -739,4 +743,62 @@ fn a_provider_that_wants_a_key_is_not_asked_without() {
     let keyless = ModelSettings { provider: Provider::Anthropic, base_url: None, api_key: None, model: None };
     let error = connect(&keyless, &transport(Timeouts::default())).unwrap_err().to_string();
     assert!(error.contains("API key") && error.contains("lm-shim setup"), "{error}");
+}
+
+#[test]
+fn a_server_of_ones_own_needs_the_name_of_a_model() {
+    let base_url = Some("http://localhost:11434/v1".to_owned());
+    let settings = ModelSettings { provider: Provider::OpenAi, base_url, api_key: None, model: None };
+    let error = connect(&settings, &transport(Timeouts::default())).unwrap_err().to_string();
+    assert!(error.contains("LIVE_MEMORY_MODEL"), "{error}");
+    assert_eq!(Provider::OpenAi.default_model(Some("https://api.deepseek.com")), Some("deepseek-flash"));
+}
+
+// ---- the server itself -------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[should_panic(expected = "requests broke rules")]
+async fn a_conversation_that_no_provider_takes_fails_the_test() {
+    let server = ModelServer::start(Script::new([Turn::text("x")]));
+    let log = [Message::user("one"), Message::user("two")];
+    send(&*client(&server, Provider::Anthropic), &log, &[], &CallControl::within(LONG)).await.0.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rewritten_log_is_noticed() {
+    for provider in BOTH {
+        let server = ModelServer::start(Script::new(vec![Turn::text("x"); 3]));
+        let client = client(&server, provider);
+        let log = |first: &str, answer: &str| {
+            [
+                Message::user(first),
+                Message::assistant(answer),
+                Message::user("second"),
+                Message::assistant("x"),
+                Message::user("third"),
+            ]
+        };
+        for (log, length) in [(log("first", "x"), 1), (log("first", "x"), 3), (log("first, tidied", "x"), 5)] {
+            send(&*client, &log[..length], &[], &CallControl::within(LONG)).await.0.unwrap();
+        }
+        let violations = server.take_violations();
+        assert!(violations.len() == 1 && violations[0].contains("first, tidied"), "{violations:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cache_entry_ends_with_its_lifetime() {
+    let server = ModelServer::start(Script::new(vec![Turn::text("x"); 4]));
+    let client = client(&server, Provider::Anthropic);
+    let log = [Message::user("what is known ".repeat(400))];
+    let mark = [Breakpoint { at: Position::Message { message: 0, block: 0 }, lifetime: Lifetime::FiveMinutes }];
+    let mut read = Vec::new();
+    for pause in [0, 290, 290, 301] {
+        server.clock().advance(Duration::from_secs(pause));
+        let usage = send(&*client, &log, &mark, &CallControl::within(LONG)).await.0.unwrap().usage;
+        read.push(usage.cache_read.unwrap() > 1000);
+    }
+    assert_eq!(read, [false, true, true, false]);
+    let offset = std::fs::read_to_string(server.clock().file()).unwrap();
+    assert_eq!(offset, "881");
 }

@@ -37,12 +37,15 @@ impl Provider {
         }
     }
 
-    /// The cheap, large-context model that is used if nothing else is said.
+    /// The cheap, large-context model that is used if nothing else is said; `None` where only the
+    /// person knows what the server has.
     #[must_use]
-    pub fn default_model(self) -> &'static str {
-        match self {
-            Self::Anthropic => "claude-haiku-5-5",
-            Self::OpenAi => "gpt-6-luna",
+    pub fn default_model(self, base_url: Option<&str>) -> Option<&'static str> {
+        match (self, base_url) {
+            (_, Some(url)) if url.contains("api.deepseek.com") => Some("deepseek-flash"),
+            (Self::Anthropic, _) => Some("claude-haiku-5-5"),
+            (Self::OpenAi, None) => Some("gpt-6-luna"),
+            (Self::OpenAi, Some(url)) => url.contains("api.openai.com").then_some("gpt-6-luna"),
         }
     }
 }
@@ -141,9 +144,15 @@ pub trait ModelClient: Send + Sync + fmt::Debug {
 /// transport, so a client may be made anew for each question.
 ///
 /// # Errors
-/// [`ModelError::Invalid`]: the base URL is none, or the key is missing.
+/// [`ModelError::Invalid`]: the base URL is none, or key or model are missing.
 pub fn connect(settings: &ModelSettings, transport: &Arc<Transport>) -> Result<Arc<dyn ModelClient>, ModelError> {
-    let model = settings.model.clone().unwrap_or_else(|| settings.provider.default_model().to_owned());
+    let default = || settings.provider.default_model(settings.base_url.as_deref()).map(str::to_owned);
+    let model = settings.model.clone().or_else(default).ok_or_else(|| {
+        ModelError::Invalid(
+            "this server has no default model; set LIVE_MEMORY_MODEL to one that it serves (`lm-shim setup` lists them)"
+                .to_owned(),
+        )
+    })?;
     Ok(match settings.provider {
         Provider::Anthropic => Arc::new(AnthropicClient::new(settings, model, transport)?),
         Provider::OpenAi => Arc::new(OpenAiClient::new(settings, model, transport)?),

@@ -63,6 +63,15 @@ pub enum KeyOrigin {
     Variable(&'static str),
 }
 
+impl KeyOrigin {
+    /// The address that the key belongs to, if nothing else is said: a key of DeepSeek must not be
+    /// sent to OpenAI.
+    #[must_use]
+    pub fn implied_base_url(&self) -> Option<&'static str> {
+        matches!(self, Self::Variable("DEEPSEEK_API_KEY")).then_some("https://api.deepseek.com")
+    }
+}
+
 /// The variables that other tools of the same provider use, in the order they are tried.
 #[must_use]
 pub fn inherited_variables(provider: Provider) -> &'static [&'static str] {
@@ -154,6 +163,8 @@ mod tests {
         );
         assert_eq!(found(None, None, &variables), Some(("deep".into(), KeyOrigin::Variable("DEEPSEEK_API_KEY"))));
         assert_eq!(found(None, None, &[]), None);
+        assert_eq!(KeyOrigin::Variable("DEEPSEEK_API_KEY").implied_base_url(), Some("https://api.deepseek.com"));
+        assert_eq!(KeyOrigin::Variable("OPENAI_API_KEY").implied_base_url(), None);
     }
 
     #[test]

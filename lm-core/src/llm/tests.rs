@@ -17,7 +17,12 @@ const FORMATS: [(&str, Write); 2] = [
         openai::body(
             request,
             MODEL,
-            openai::Dialect { completion_tokens_field: false, stream_options: true, cache_key: false },
+            openai::Dialect {
+                completion_tokens_field: false,
+                stream_options: true,
+                cache_key: false,
+                thinking_off: false,
+            },
         )
     }),
 ];

@@ -30,6 +30,7 @@ const OTHER_LENGTH_FIELD: &str = "length limit has its other name";
 const NO_STREAM_OPTIONS: &str = "stream_options refused";
 
 const VENDOR_HOST: &str = "api.openai.com";
+const DEEPSEEK_HOST: &str = "api.deepseek.com";
 
 /// A model behind chat completions.
 pub(super) struct OpenAiClient {
@@ -91,6 +92,7 @@ impl OpenAiClient {
             completion_tokens_field: vendor != self.server.has(&self.length_quirk()),
             stream_options: !self.server.has(NO_STREAM_OPTIONS),
             cache_key: vendor,
+            thinking_off: self.base.host() == DEEPSEEK_HOST,
         }
     }
 

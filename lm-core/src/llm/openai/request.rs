@@ -20,6 +20,8 @@ pub(in crate::llm) struct Dialect {
     pub(in crate::llm) stream_options: bool,
     /// Name the conversation, so that its requests meet the same cache.
     pub(in crate::llm) cache_key: bool,
+    /// Say that no thinking is wanted, where it is on by default and charged as output.
+    pub(in crate::llm) thinking_off: bool,
 }
 
 #[derive(Serialize)]
@@ -34,6 +36,8 @@ struct Body<'a> {
     stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_cache_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Thinking>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     messages: Vec<Turn<'a>>,
@@ -42,6 +46,12 @@ struct Body<'a> {
 #[derive(Serialize)]
 struct StreamOptions {
     include_usage: bool,
+}
+
+#[derive(Serialize)]
+struct Thinking {
+    #[serde(rename = "type")]
+    kind: &'static str,
 }
 
 #[derive(Serialize)]
@@ -108,6 +118,7 @@ pub(in crate::llm) fn body(request: &ModelRequest<'_>, model: &str, dialect: Dia
         max_completion_tokens: length.filter(|_| dialect.completion_tokens_field),
         stream: true,
         stream_options: dialect.stream_options.then_some(StreamOptions { include_usage: true }),
+        thinking: dialect.thinking_off.then_some(Thinking { kind: "disabled" }),
         prompt_cache_key: request.conversation.filter(|_| dialect.cache_key),
         tools: request
             .tools
