@@ -1,10 +1,15 @@
 //! Keys and addresses.
 
+use lm_core::{
+    conversation::Message,
+    llm::{CallControl, ModelError, ModelRequest, Provider, Purpose, Timeouts},
+};
+use lm_tests::{
+    ModelServer,
+    model_server::{Fault, Script, ServerOptions, Turn},
+};
+
 use super::{BOTH, CANARY, LONG, ask, client, client_at, fails, transport};
-use lm_core::conversation::Message;
-use lm_core::llm::{CallControl, ModelError, ModelRequest, Provider, Purpose, Timeouts};
-use lm_tests::ModelServer;
-use lm_tests::model_server::{Fault, Script, ServerOptions, Turn};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_is_sent_once_and_tried_without_charge() {

@@ -1,10 +1,15 @@
 //! What a model says, streamed and whole.
 
+use lm_core::{
+    conversation::Block,
+    llm::{Provider, Stop},
+};
+use lm_tests::{
+    ModelServer,
+    model_server::{Fault, ReportedUsage, Say, Script, Turn},
+};
+
 use super::{BOTH, ask, client, each_way};
-use lm_core::conversation::Block;
-use lm_core::llm::{Provider, Stop};
-use lm_tests::ModelServer;
-use lm_tests::model_server::{Fault, ReportedUsage, Say, Script, Turn};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_text_and_its_usage() {

@@ -1,14 +1,19 @@
 //! Answers that are none: broken off, silent, no answer at all, unwanted by now.
 
-use super::{BOTH, LONG, ask, client, client_at, fails, send, transport};
-use lm_core::conversation::Message;
-use lm_core::llm::{CallControl, ModelError, Timeouts};
-use lm_tests::ModelServer;
-use lm_tests::model_server::{Fault, Gate, Script, Turn};
-use lm_tests::wait_until;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use lm_core::{
+    conversation::Message,
+    llm::{CallControl, ModelError, Timeouts},
+};
+use lm_tests::{
+    ModelServer,
+    model_server::{Fault, Gate, Script, Turn},
+    wait_until,
+};
 use tokio_util::sync::CancellationToken;
+
+use super::{BOTH, LONG, ask, client, client_at, fails, send, transport};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn half_an_answer_is_an_error() {

@@ -1,11 +1,17 @@
 //! Conversations of several rounds.
 
-use super::{BOTH, LONG, client, send};
-use lm_core::conversation::{Block, Message, Role};
-use lm_core::llm::{Breakpoint, CallControl, Completion, Lifetime, Position, Provider, Stop};
-use lm_tests::ModelServer;
-use lm_tests::model_server::{Mark, ReadingModel, Say, Script, SeenRequest, Turn};
 use std::sync::Arc;
+
+use lm_core::{
+    conversation::{Block, Message, Role},
+    llm::{Breakpoint, CallControl, Completion, Lifetime, Position, Provider, Stop},
+};
+use lm_tests::{
+    ModelServer,
+    model_server::{Mark, ReadingModel, Say, Script, SeenRequest, Turn},
+};
+
+use super::{BOTH, LONG, client, send};
 
 /// Answers every call of a completion with a long text that names the file.
 fn results(completion: &Completion) -> Message {

@@ -1,9 +1,12 @@
 //! What is learned of a server by its refusals.
 
-use super::{ask, client, client_at, transport};
 use lm_core::llm::{ModelError, ModelSettings, Provider, Timeouts, connect};
-use lm_tests::ModelServer;
-use lm_tests::model_server::{Script, SeenRequest, Turn};
+use lm_tests::{
+    ModelServer,
+    model_server::{Script, SeenRequest, Turn},
+};
+
+use super::{ask, client, client_at, transport};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_other_name_of_the_length_limit_is_learned_once() {

@@ -1,11 +1,17 @@
 //! The fake server notices what it is there to notice.
 
-use super::{BOTH, LONG, client, send};
-use lm_core::conversation::Message;
-use lm_core::llm::{Breakpoint, CallControl, Lifetime, Position, Provider};
-use lm_tests::ModelServer;
-use lm_tests::model_server::{Script, Turn};
 use std::time::Duration;
+
+use lm_core::{
+    conversation::Message,
+    llm::{Breakpoint, CallControl, Lifetime, Position, Provider},
+};
+use lm_tests::{
+    ModelServer,
+    model_server::{Script, Turn},
+};
+
+use super::{BOTH, LONG, client, send};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[should_panic(expected = "requests broke rules")]

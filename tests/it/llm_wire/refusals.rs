@@ -1,13 +1,17 @@
 //! What a server refuses, and when it is asked again.
 
-use super::{BOTH, ask, client, client_at, fails, kind, succeeds_after, transport};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
 use lm_core::llm::{ModelError, Provider, Timeouts};
-use lm_tests::ModelServer;
-use lm_tests::model_server::{Fault, Script, Turn};
-use std::sync::Arc;
-use std::time::Duration;
-use std::time::Instant;
-use std::time::SystemTime;
+use lm_tests::{
+    ModelServer,
+    model_server::{Fault, Script, Turn},
+};
+
+use super::{BOTH, ask, client, client_at, fails, kind, succeeds_after, transport};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permanent_refusal_takes_one_request() {
