@@ -1,5 +1,7 @@
 //! From the address a person gives to the addresses that are called.
 
+use core::net::IpAddr;
+
 use reqwest::Url;
 
 use super::{ModelError, Provider};
@@ -75,7 +77,7 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host == "localhost"
         || host.ends_with(".localhost")
-        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// An address fit to be shown: the query may hold a key.
