@@ -4,6 +4,7 @@
 mod cli;
 mod directories;
 mod election;
+mod llm_wire;
 mod mcp;
 mod retrieval;
 mod session;
