@@ -4,6 +4,7 @@
 //! that speaks about tokens, or a regular expression for them, stays visible.
 
 use std::{
+    ffi::OsStr,
     path::{Component, Path},
     sync::LazyLock,
 };
@@ -56,17 +57,22 @@ const PLACES: &[(&str, &str)] =
     &[(".aws", "credentials"), (".docker", "config.json"), (".kube", "config"), (".azure", "accesstokens.json")];
 
 /// Whether a file's name or place says that it holds secrets.
-pub(super) fn is_secret_name(path: &Path) -> bool {
+pub(crate) fn is_secret_name(path: &Path) -> bool {
     let mut parts = path.components().filter_map(|part| match part {
-        Component::Normal(part) => Some(part.to_string_lossy().to_lowercase()),
+        Component::Normal(part) => Some(part),
         _ => None,
     });
-    let Some(name) = parts.next_back() else { return false };
-    let directories: Vec<String> = parts.collect();
-    if directories.iter().any(|directory| DIRECTORIES.contains(&directory.as_str())) {
-        return true;
+    let lower = |part: &OsStr| part.to_string_lossy().to_lowercase();
+    let Some(name) = parts.next_back().map(lower) else { return false };
+    let mut last = None;
+    for directory in parts {
+        // All of the private ones are hidden; a walk asks this for every file.
+        last = directory.as_encoded_bytes().starts_with(b".").then(|| lower(directory));
+        if last.as_ref().is_some_and(|directory| DIRECTORIES.contains(&directory.as_str())) {
+            return true;
+        }
     }
-    if directories.last().is_some_and(|last| PLACES.contains(&(last.as_str(), name.as_str()))) {
+    if last.is_some_and(|last| PLACES.contains(&(last.as_str(), name.as_str()))) {
         return true;
     }
     if NAMES.contains(&name.as_str()) {
@@ -145,7 +151,7 @@ const SHAPES: &[&str] = &[
 static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&SHAPES.join("|")).ok());
 
 /// Whether text holds something that has the shape of a real secret.
-pub(super) fn holds_secret(text: &str) -> bool {
+pub(crate) fn holds_secret(text: &str) -> bool {
     // Without the pattern nothing may pass; a test compiles it.
     PATTERN.as_ref().is_none_or(|pattern| pattern.find_iter(text).any(|found| !is_placeholder(found.as_str())))
 }
