@@ -1,10 +1,10 @@
 //! The daemon of Live Memory: one memory per repository, answered read-only.
 //!
-//! A [`daemon`] keeps a memory per [`workspace`]; an [`agent`] answers with [`retrieval`] (and later
-//! with tools and a model). Dependencies run one way:
+//! A [`daemon`] keeps a memory per [`workspace`]; an [`agent`] answers with [`tools`] and
+//! [`retrieval`] (and later with a model). Dependencies run one way:
 //!
 //! ```text
-//! main → daemon → workspace → agent → { retrieval } → files
+//! main → daemon → workspace → agent → { tools, retrieval } → files
 //!                     settings is known to daemon, workspace and agent; it knows none of them
 //!                     conversation (types only) is known to all above that speak with a model
 //! ```
@@ -18,4 +18,5 @@ pub mod daemon;
 pub mod files;
 pub mod retrieval;
 pub mod settings;
+pub mod tools;
 pub mod workspace;
