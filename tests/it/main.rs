@@ -8,4 +8,5 @@ mod mcp;
 mod session;
 mod settings;
 mod stdio_bytes;
+mod tools;
 mod workspace_roots;

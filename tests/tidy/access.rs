@@ -28,6 +28,9 @@ const RULES: &[Rule] = &[
             "lm-core/src/workspace/root.rs",
             "lm-core/src/workspace/repository.rs",
             "lm-core/src/workspace/registry.rs",
+            // judging a git repository before it is opened, and the user's own git configuration,
+            "lm-core/src/tools/git/open.rs",
+            "lm-core/src/tools/git/user.rs",
             // and the data directory.
             "lm-core/src/settings/config_file.rs",
             "lm-core/src/daemon/",
@@ -66,6 +69,7 @@ const RULES: &[Rule] = &[
         allowed: &["lm-proto/src/endpoint.rs"],
     },
     Rule { what: "names cap_std", words: &["cap_std"], within: EVERYWHERE, allowed: &["lm-core/src/files/"] },
+    Rule { what: "names gix", words: &["gix"], within: EVERYWHERE, allowed: &["lm-core/src/tools/git/"] },
     Rule { what: "names tantivy", words: &["tantivy"], within: EVERYWHERE, allowed: &["lm-core/src/retrieval/"] },
     Rule {
         what: "names rmcp",
