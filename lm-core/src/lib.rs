@@ -1,10 +1,10 @@
 //! The daemon of Live Memory: one memory per repository, answered read-only.
 //!
-//! A [`daemon`] keeps a memory per [`workspace`]; an [`agent`] answers with [`retrieval`] and a model
-//! ([`llm`]). Dependencies run one way:
+//! A [`daemon`] keeps a memory per [`workspace`]; an [`agent`] answers with [`tools`], [`retrieval`] and
+//! a model ([`llm`]). Dependencies run one way:
 //!
 //! ```text
-//! main → daemon → workspace → agent → { llm, retrieval } → files
+//! main → daemon → workspace → agent → { llm, tools, retrieval } → files
 //!                     settings is known to daemon, workspace and agent; it knows none of them
 //!                     conversation (types only) is known to all above that speak with a model
 //! ```
@@ -19,4 +19,5 @@ pub mod files;
 pub mod llm;
 pub mod retrieval;
 pub mod settings;
+pub mod tools;
 pub mod workspace;

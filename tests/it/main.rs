@@ -12,4 +12,5 @@ mod settings;
 mod stdio_bytes;
 #[cfg(unix)]
 mod terminal;
+mod tools;
 mod workspace_roots;

@@ -30,6 +30,9 @@ const RULES: &[Rule] = &[
             "lm-core/src/workspace/registry.rs",
             // the file that a person named for the key,
             "lm-core/src/llm/credentials.rs",
+            // judging a git repository before it is opened, and the user's own git configuration,
+            "lm-core/src/tools/git/open.rs",
+            "lm-core/src/tools/git/user.rs",
             // and the data directory.
             "lm-core/src/settings/config_file.rs",
             "lm-core/src/daemon/",
@@ -75,6 +78,7 @@ const RULES: &[Rule] = &[
         allowed: &["lm-core/src/llm/credentials.rs"],
     },
     Rule { what: "names cap_std", words: &["cap_std"], within: EVERYWHERE, allowed: &["lm-core/src/files/"] },
+    Rule { what: "names gix", words: &["gix"], within: EVERYWHERE, allowed: &["lm-core/src/tools/git/"] },
     Rule { what: "names tantivy", words: &["tantivy"], within: EVERYWHERE, allowed: &["lm-core/src/retrieval/"] },
     Rule {
         what: "names rmcp",

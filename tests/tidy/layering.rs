@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use crate::source::{File, project_files};
 
 /// Each room and the rooms it may name: the whole table, so a new room is entered here first.
-const ROOMS: [(&str, &[&str]); 8] = [
+const ROOMS: [(&str, &[&str]); 9] = [
     // The daemon hands questions to workspaces alone; the states of the others it only reports.
     ("daemon", &["workspace", "agent", "retrieval", "settings"]),
     ("workspace", &["agent", "retrieval", "files", "settings"]),
-    ("agent", &["llm", "retrieval", "conversation", "files", "settings"]),
+    ("agent", &["llm", "retrieval", "tools", "conversation", "files", "settings"]),
     ("llm", &["conversation"]),
     ("retrieval", &["files"]),
+    ("tools", &["files"]),
     ("conversation", &[]),
     ("files", &[]),
     ("settings", &[]),
