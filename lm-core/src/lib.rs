@@ -16,6 +16,7 @@ pub mod agent;
 pub mod conversation;
 pub mod daemon;
 pub mod files;
+pub mod memory;
 pub mod retrieval;
 pub mod settings;
 pub mod workspace;
