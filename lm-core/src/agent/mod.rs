@@ -1,1 +1,4 @@
 //! Answers a question about one workspace.
+
+pub mod citations;
+pub mod prompts;
