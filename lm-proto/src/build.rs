@@ -3,8 +3,11 @@
 use std::{
     fmt,
     path::Path,
+    str::FromStr,
     time::{SystemTime, UNIX_EPOCH},
 };
+
+use thiserror::Error;
 
 /// A build: the version first, then the moment its daemon binary was made.
 ///
@@ -47,6 +50,22 @@ impl fmt::Display for Build {
     }
 }
 
+/// Reads what [`Display`](fmt::Display) writes.
+impl FromStr for Build {
+    type Err = BuildNameError;
+
+    fn from_str(name: &str) -> Result<Self, BuildNameError> {
+        let (version, stamp) = name.rsplit_once('-').ok_or(BuildNameError)?;
+        let build = Self { version: packed_version(version), stamp: stamp.parse().map_err(|_| BuildNameError)? };
+        if build.to_string() == name { Ok(build) } else { Err(BuildNameError) }
+    }
+}
+
+/// The text names no build.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("a build is named like `1.2.3-1700000000`")]
+pub struct BuildNameError;
+
 /// `1.2.3` (anything from a `-` or `+` on ignored) as a comparable number.
 fn packed_version(version: &str) -> u64 {
     let release = version.split(['-', '+']).next().unwrap_or_default();
@@ -78,5 +97,9 @@ mod tests {
     fn shows_version_and_stamp() {
         let build = Build { version: packed_version("1.20.3"), stamp: 7 };
         assert_eq!(build.to_string(), "1.20.3-7");
+        assert_eq!("1.20.3-7".parse(), Ok(build));
+        for other in ["", "1.20.3", "1.20-7", "1.20.3-", "1.20.3-7.old", "v1.20.3-7", "1.20.3-rc.1-7"] {
+            assert_eq!(other.parse::<Build>(), Err(BuildNameError), "{other}");
+        }
     }
 }

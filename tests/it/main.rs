@@ -1,1 +1,12 @@
 //! End-to-end tests through the real binaries, one file per flow.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
+
+mod cli;
+mod directories;
+mod election;
+mod llm_wire;
+mod mcp;
+mod session;
+mod settings;
+mod stdio_bytes;
+mod workspace_roots;

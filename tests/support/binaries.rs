@@ -32,10 +32,11 @@ fn built() -> &'static (PathBuf, PathBuf) {
         if let Some(directory) = env::var_os(PREBUILT_VARIABLE).map(PathBuf::from) {
             return (directory.join(name("lm-shim")), directory.join(name("lm-core")));
         }
+        // With the tests, so that dependencies are those of `cargo test --workspace` and not built anew.
         let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         build
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-            .args(["build", "--workspace", "--bins", "--message-format=json-render-diagnostics"])
+            .args(["build", "--workspace", "--bins", "--tests", "--message-format=json-render-diagnostics"])
             .stderr(Stdio::inherit());
         if !cfg!(debug_assertions) {
             build.arg("--release");

@@ -5,8 +5,18 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
 
 pub mod binaries;
+pub mod corpus;
+pub mod daemon;
+pub mod git;
+pub mod mcp_client;
+pub mod model_server;
+pub mod run;
 pub mod sandbox;
+pub mod scripted_daemon;
 pub mod wait;
 
+pub use mcp_client::McpClient;
+pub use model_server::ModelServer;
 pub use sandbox::Sandbox;
+pub use scripted_daemon::{Behaviour, ScriptedDaemon};
 pub use wait::wait_until;

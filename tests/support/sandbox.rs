@@ -79,7 +79,7 @@ impl Sandbox {
     #[must_use]
     pub fn shim(&self, arguments: &[&str]) -> Command {
         // The daemon is looked for beside the shim, so both must have been built.
-        binaries::core();
+        let _ = binaries::core();
         let mut command = self.command(binaries::shim());
         command.args(arguments);
         command

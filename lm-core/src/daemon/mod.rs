@@ -1,1 +1,14 @@
-//! The process: lifecycle, locks, the server loop.
+//! The process: lifecycle, locks, the server loop, its log and its counters.
+//!
+//! Not allowed here: what an answer is made of. A request goes through [`dispatch`] to a workspace
+//! and comes back as a reply.
+
+pub mod dispatch;
+pub mod doctor;
+pub mod lifecycle;
+pub mod lock;
+pub mod logging;
+pub mod notes;
+pub mod reports;
+pub mod server;
+pub mod status;

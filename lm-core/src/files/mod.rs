@@ -1,1 +1,93 @@
 //! The one door to workspace files.
+//!
+//! Every byte of a workspace is read through a directory handle on its root, so that no path and no
+//! link leads outside. Only regular files are opened, nothing is mapped into memory (a mapped file
+//! that another program truncates kills the reader), and what bears secrets does not pass. Not
+//! allowed in here: opening a workspace path by any other way, writing, starting a process, knowing
+//! what the text is wanted for.
+
+mod door;
+mod ignore_rules;
+mod names;
+mod secrets;
+mod text;
+mod walk;
+
+pub use door::WorkspaceFiles;
+pub use names::display_path;
+pub use walk::{FoundFile, WalkLimits, WalkReport};
+
+pub(crate) use names::{path_from_bytes, path_to_bytes};
+pub(crate) use walk::nanoseconds;
+
+use std::{io, path::PathBuf, time::SystemTime};
+
+use thiserror::Error;
+
+/// The text of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileText {
+    /// The text: no byte order mark, no NUL, valid UTF-8.
+    pub text: String,
+    /// Of the raw bytes that were read, lower-case hexadecimal; of the beginning where truncated.
+    pub sha256: String,
+    /// The whole file in bytes.
+    pub size: u64,
+    /// When it was last modified, where the file system tells.
+    pub modified: Option<SystemTime>,
+    /// How the text differs from the bytes.
+    pub encoding: Encoding,
+    /// Whether the file is longer than what was read.
+    pub truncated: bool,
+}
+
+/// How a file's bytes became text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encoding {
+    /// UTF-8, with or without a byte order mark.
+    Utf8,
+    /// UTF-16 with a byte order mark, converted.
+    Utf16,
+    /// Not valid UTF-8; what could not be read became U+FFFD.
+    Repaired,
+}
+
+/// Why a workspace cannot be opened.
+#[derive(Debug, Error)]
+#[error("cannot open the directory `{}`: {source}", root.display())]
+pub struct OpenError {
+    /// The directory.
+    pub root: PathBuf,
+    /// What the system says.
+    pub source: io::Error,
+}
+
+/// Why a file is not shown.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The path leads outside.
+    #[error("`{0}` is not inside the workspace; give a path relative to its root")]
+    Outside(String),
+    /// Something other than a regular file.
+    #[error(
+        "`{0}` is not a regular file; directories, links out of the workspace, pipes, sockets and devices are not read"
+    )]
+    NotRegular(String),
+    /// It holds, or is named like what holds, keys or passwords.
+    #[error("`{0}` may hold secrets and is never shown")]
+    Secret(String),
+    /// Not text.
+    #[error("`{0}` is a binary file")]
+    Binary(String),
+    /// The system refuses.
+    #[error("cannot read `{path}`: {source}")]
+    Io {
+        /// The file, safe to display.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,39 @@
 //! One workspace per repository root, and the door through which the daemon asks them.
+//!
+//! Here a directory becomes a root ([`path`], [`repository`], [`root`]), a root becomes an open
+//! workspace, and questions about one take turns. Not allowed here: reading the files of a workspace
+//! (that is `files`' door), deciding what an answer looks like (that is the agent's), the network.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+mod admission;
+pub mod path;
+mod registry;
+pub mod repository;
+pub mod root;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
 
 use lm_proto::{
     DataDirectory,
-    message::{Answer, Failure},
+    message::{Answer, Failure, FailureKind},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::settings::Settings;
+pub use registry::WorkspaceStatus;
+
+use self::{
+    admission::{Limits, QueueFull},
+    registry::{Registry, Workspace},
+    root::{RootError, RootRules},
+};
+use crate::{
+    agent::offline::{self, Timing},
+    retrieval::{SearchError, SearchLimits, SearchOutcome},
+    settings::Settings,
+};
 
 /// A question on its way to a workspace.
 #[derive(Clone, Debug)]
@@ -23,37 +48,201 @@ pub struct Question {
     pub time_left: Duration,
     /// The settings that hold for this question.
     pub settings: Arc<Settings>,
+    /// What the asker should know besides the answer, such as settings that were not accepted.
+    pub notes: Vec<String>,
 }
 
 /// Tells the asker what is being done.
 pub type Progress = Arc<dyn Fn(String) + Send + Sync>;
 
+/// The longest question in bytes. Far more than anyone asks, far less than what stalls a search.
+const QUESTION_MAX: usize = 64 << 10;
+
+/// What of the time left is kept for rendering and the way back.
+const RESERVE: Duration = Duration::from_millis(500);
+
 /// All workspaces that were asked about since the daemon started.
 #[derive(Debug)]
 pub struct Workspaces {
-    _data: DataDirectory,
+    registry: Arc<Registry>,
+    home: Option<PathBuf>,
 }
 
 impl Workspaces {
     /// None yet; what is kept of them lies in the data directory.
     #[must_use]
     pub fn new(data: DataDirectory) -> Self {
-        Self { _data: data }
+        Self::with_home(data, std::env::home_dir())
+    }
+
+    /// The same with the home directory given, which is never a workspace.
+    #[must_use]
+    pub fn with_home(data: DataDirectory, home: Option<PathBuf>) -> Self {
+        let home = home.filter(|home| home.is_absolute());
+        Self { registry: Arc::new(Registry::new(data)), home }
     }
 
     /// Answers a question about the workspace that its directory belongs to.
+    ///
+    /// # Errors
+    /// Where there is no such workspace, no room, no time, or the search failed.
     pub async fn ask(
         &self,
         question: Question,
-        _progress: Progress,
-        _cancel: CancellationToken,
+        progress: Progress,
+        cancel: CancellationToken,
     ) -> Result<Answer, Failure> {
-        Ok(Answer { text: format!("(skeleton) {}", question.text), trailer: String::new(), json: "{}".into() })
+        // Work that was begun ends when this future is dropped, too.
+        let cancel = cancel.child_token();
+        let _guard = cancel.clone().drop_guard();
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(cancelled()),
+            outcome = self.answer(question, progress, cancel.clone()) => outcome,
+        }
+    }
+
+    async fn answer(
+        &self,
+        question: Question,
+        progress: Progress,
+        cancel: CancellationToken,
+    ) -> Result<Answer, Failure> {
+        let started = Instant::now();
+        let due = started + question.time_left;
+        if question.text.trim().is_empty() {
+            return Err(invalid("the question is empty; ask something about the code"));
+        }
+        if question.text.len() > QUESTION_MAX {
+            return Err(invalid(format!("the question is longer than {QUESTION_MAX} bytes; shorten it")));
+        }
+        let workspace = self.open(&question, due).await?;
+
+        let limits = Limits::new(&question.settings);
+        let permit = match tokio::time::timeout_at(due.into(), workspace.admission.enter(limits)).await {
+            Ok(Ok(permit)) => permit,
+            Ok(Err(QueueFull { waiting })) => {
+                return Err(busy(format!(
+                    "{waiting} questions are waiting for this workspace already; ask again later, \
+                     or raise max_queue_size"
+                )));
+            }
+            Err(_) => {
+                return Err(busy(format!(
+                    "other questions about this workspace took all of the {} s; ask again, or raise default_timeout_s",
+                    question.time_left.as_secs()
+                )));
+            }
+        };
+        let queued = started.elapsed();
+
+        let search_started = Instant::now();
+        let (outcome, index) = {
+            let (workspace, question) = (Arc::clone(&workspace), question.clone());
+            let search = move || {
+                // Held by the work itself: a question whose asker left still takes its place until it ends.
+                let _permit = permit;
+                let limits = limits_of(&question, due);
+                let told = |message: &str| progress(message.to_owned());
+                let outcome = workspace.retriever.search(&question.text, limits, &told, &cancel);
+                (outcome, workspace.retriever.status().state)
+            };
+            tokio::task::spawn_blocking(search).await.map_err(|error| {
+                tracing::error!("the search failed: {error}");
+                Failure::new(FailureKind::Internal, "the search failed unexpectedly; the daemon's log says more")
+            })?
+        };
+        let outcome: SearchOutcome = outcome.map_err(|error| self.search_failed(&error))?;
+        workspace.answered.fetch_add(1, Ordering::Relaxed);
+        let timing = Timing { total: started.elapsed(), queued, search: search_started.elapsed() };
+        Ok(offline::render(&offline::Input {
+            workspace: &workspace.root.path,
+            outcome: &outcome,
+            index: &index,
+            max_answer_tokens: question.max_answer_tokens,
+            provider: question.settings.provider,
+            notes: &question.notes,
+            timing,
+        }))
+    }
+
+    /// Finds the root and opens it, off the threads that serve others: a network disk may hang.
+    async fn open(&self, question: &Question, due: Instant) -> Result<Arc<Workspace>, Failure> {
+        let (registry, home) = (Arc::clone(&self.registry), self.home.clone());
+        let (directory, settings) = (question.cwd.clone(), Arc::clone(&question.settings));
+        let open = tokio::task::spawn_blocking(move || {
+            let root = root::find(&directory, RootRules::new(&settings, home.as_deref())).inspect_err(|error| {
+                if matches!(error, RootError::Missing(_)) {
+                    registry.close_vanished();
+                }
+            })?;
+            let path = root.path.clone();
+            registry.get(root).map_err(|source| RootError::Unreadable { path, source })
+        });
+        match tokio::time::timeout_at(due.into(), open).await {
+            Ok(Ok(opened)) => opened.map_err(|error| invalid(error.to_string())),
+            Ok(Err(error)) => {
+                tracing::error!("opening a workspace failed: {error}");
+                Err(Failure::new(FailureKind::Internal, "opening the workspace failed; the daemon's log says more"))
+            }
+            Err(_) => {
+                Err(busy(format!("`{}` did not answer in time; check the disk it lies on", question.cwd.display())))
+            }
+        }
+    }
+
+    fn search_failed(&self, error: &SearchError) -> Failure {
+        match error {
+            SearchError::NothingToSearch | SearchError::Workspace { .. } => invalid(error.to_string()),
+            SearchError::Cancelled => cancelled(),
+        }
     }
 
     /// Whether background work is going on that a leaving daemon would lose.
     #[must_use]
     pub fn is_working(&self) -> bool {
-        false
+        self.registry
+            .all()
+            .iter()
+            .any(|workspace| workspace.admission.busy() != (0, 0) || workspace.retriever.is_working())
     }
+
+    /// The open workspaces, sorted by root. May block on the file system.
+    #[must_use]
+    pub fn status(&self) -> Vec<WorkspaceStatus> {
+        self.registry.status()
+    }
+
+    /// The root that a directory belongs to, without opening it. May block on the file system.
+    ///
+    /// # Errors
+    /// As when a question is asked there.
+    pub fn find_root(&self, directory: &std::path::Path, settings: &Settings) -> Result<root::Root, RootError> {
+        root::find(directory, RootRules::new(settings, self.home.as_deref()))
+    }
+}
+
+/// How much the search may find: what fits into the answer, and a few places more to choose from.
+fn limits_of(question: &Question, due: Instant) -> SearchLimits {
+    const PLACES: std::ops::RangeInclusive<usize> = 2..=10;
+    // A place of 60 lines takes about this many tokens.
+    const TOKENS_A_PLACE: usize = 500;
+    let tokens = question.max_answer_tokens as usize;
+    SearchLimits {
+        deadline: due.checked_sub(RESERVE).unwrap_or(due),
+        max_places: (tokens / TOKENS_A_PLACE).clamp(*PLACES.start(), *PLACES.end()),
+        max_excerpt_chars: tokens.saturating_mul(offline::BYTES_A_TOKEN),
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::InvalidRequest, message)
+}
+
+fn busy(message: String) -> Failure {
+    Failure::new(FailureKind::Busy, message)
+}
+
+fn cancelled() -> Failure {
+    Failure::new(FailureKind::InvalidRequest, "the question was cancelled")
 }

@@ -1,0 +1,335 @@
+//! The answer without a model: the best places with their text. Pure.
+
+use std::{fmt::Write as _, path::Path, time::Duration};
+
+use lm_proto::message::Answer;
+use serde_json::json;
+
+use crate::{
+    retrieval::{How, IndexState, LeftOut, Place, SearchOutcome, Verdict},
+    settings::Provider,
+};
+
+/// Bytes that a token stands for where no tokenizer is asked.
+pub const BYTES_A_TOKEN: usize = 4;
+
+/// Fewer lines of a place are not worth showing, unless it has no more.
+const LINES_MIN: usize = 4;
+
+/// What an answer is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The root.
+    pub workspace: &'a Path,
+    /// What was found.
+    pub outcome: &'a SearchOutcome,
+    /// What the index was doing.
+    pub index: &'a IndexState,
+    /// The longest answer, in tokens.
+    pub max_answer_tokens: u32,
+    /// Who was chosen to answer.
+    pub provider: Provider,
+    /// What the asker should know besides.
+    pub notes: &'a [String],
+    /// How long it took.
+    pub timing: Timing,
+}
+
+/// How long an answer took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timing {
+    /// From the question's arrival.
+    pub total: Duration,
+    /// Until it was its turn.
+    pub queued: Duration,
+    /// The search alone.
+    pub search: Duration,
+}
+
+/// A place as far as it is shown.
+struct Shown<'a> {
+    place: &'a Place,
+    last_line: usize,
+    block: String,
+}
+
+/// The answer to a question as text, trailer and JSON.
+#[must_use]
+pub fn render(input: &Input<'_>) -> Answer {
+    let outcome = input.outcome;
+    let budget = (input.max_answer_tokens as usize).saturating_mul(BYTES_A_TOKEN);
+    let (shown, cut) = choose(&outcome.places, budget.saturating_sub(around(input)));
+    let hidden = outcome.places.len() - shown.len();
+    let truncated = cut || hidden > 0;
+
+    let mut text = headline(outcome, shown.len());
+    for place in &shown {
+        text.push_str("\n\n");
+        text.push_str(&place.block);
+    }
+    for line in closing(input, truncated, hidden) {
+        text.push_str("\n\n");
+        text.push_str(&line);
+    }
+    text.push('\n');
+
+    let mode = mode(outcome.how);
+    let trailer = format!(
+        "offline · {} ms · {} searched · {}{}",
+        input.timing.total.as_millis(),
+        counted(outcome.files_searched, "file"),
+        mode,
+        if outcome.how.is_complete() { "" } else { ", incomplete" },
+    );
+    let sources: Vec<_> = shown
+        .iter()
+        .map(|shown| {
+            json!({
+                "path": shown.place.path,
+                "first_line": shown.place.first_line,
+                "last_line": shown.last_line,
+                "sha256": shown.place.sha256,
+            })
+        })
+        .collect();
+    let json = json!({
+        "answer": text,
+        "workspace": input.workspace.to_string_lossy(),
+        "sources": sources,
+        "usage": { "input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "cost_usd": 0.0 },
+        "timing": {
+            "total_ms": milliseconds(input.timing.total),
+            "queued_ms": milliseconds(input.timing.queued),
+            "search_ms": milliseconds(input.timing.search),
+        },
+        "provider": Provider::Offline.word(),
+        "model": null,
+        "truncated": truncated,
+        "search": {
+            "verdict": verdict(outcome.verdict),
+            "mode": mode,
+            "complete": outcome.how.is_complete(),
+            "files": outcome.files_searched,
+            "absent_terms": outcome.absent_terms,
+            "suggestions": outcome.suggestions,
+            "left_out": {
+                "secret": outcome.left_out.secret,
+                "binary": outcome.left_out.binary,
+                "not_regular": outcome.left_out.not_regular,
+                "unreadable": outcome.left_out.unreadable,
+                "cut": outcome.left_out.cut,
+            },
+        },
+        "notes": input.notes,
+    });
+    Answer { text, trailer, json: json.to_string() }
+}
+
+/// The most bytes that what stands around the places takes.
+fn around(input: &Input<'_>) -> usize {
+    let places = input.outcome.places.len();
+    let lines = closing(input, true, places);
+    headline(input.outcome, places).len() + lines.iter().map(|line| line.len() + 2).sum::<usize>() + 1
+}
+
+/// As many places, best first, as fit; the last one may be shown in part. Whether one was.
+fn choose(places: &[Place], budget: usize) -> (Vec<Shown<'_>>, bool) {
+    let mut shown = Vec::new();
+    let mut left = budget;
+    for place in places {
+        let whole: Vec<&str> = place.excerpt.lines().collect();
+        let mut lines = whole.len();
+        let mut block = render_place(place, &whole);
+        // The first is shown however little fits; a line alone is bounded by the search.
+        let least = if shown.is_empty() { 1 } else { LINES_MIN.min(whole.len()) };
+        while block.len() > left && lines > least {
+            // Halving the surplus gets there in few steps and never below what would fit by much.
+            let surplus = (block.len() - left).saturating_mul(lines) / block.len();
+            lines = lines.saturating_sub(surplus.max(1)).max(least);
+            block = render_place(place, &whole[..lines]);
+        }
+        if block.len() > left && !shown.is_empty() {
+            break;
+        }
+        left = left.saturating_sub(block.len() + 2);
+        let cut = lines < whole.len();
+        let last_line = if cut { place.first_line + lines.max(1) - 1 } else { place.last_line };
+        shown.push(Shown { place, last_line, block });
+        if cut {
+            return (shown, true);
+        }
+    }
+    (shown, false)
+}
+
+/// Heading and numbered lines, fenced by more backticks than the text has in a row.
+fn render_place(place: &Place, lines: &[&str]) -> String {
+    let last = if lines.len() < place.excerpt.lines().count() {
+        place.first_line + lines.len().max(1) - 1
+    } else {
+        place.last_line
+    };
+    let longest_run = lines.iter().flat_map(|line| line.split(|letter| letter != '`')).map(str::len).max();
+    let fence = "`".repeat(longest_run.unwrap_or(0).max(2) + 1);
+    let width = last.to_string().len();
+    let mut block = format!("### {}:{}-{last}\n\n{fence}\n", place.path, place.first_line);
+    for (number, line) in (place.first_line..).zip(lines) {
+        let _ = writeln!(block, "{}", format!("{number:>width$}  {line}").trim_end());
+    }
+    block.push_str(&fence);
+    block
+}
+
+fn headline(outcome: &SearchOutcome, shown: usize) -> String {
+    let files = counted(outcome.files_searched, "file");
+    match outcome.verdict {
+        Verdict::Found if shown == 1 => format!("One place answers best, of {files} searched."),
+        Verdict::Found => format!("{shown} places answer best, of {files} searched, best first."),
+        Verdict::Weak => {
+            let mut line = format!(
+                "No place in {files} answers well; {} only some words with the question.",
+                if shown == 1 { "this one shares" } else { "these share" }
+            );
+            line.push_str(&absent(outcome));
+            line
+        }
+        Verdict::Nothing if !outcome.how.is_complete() => format!(
+            "Nothing found yet: time ran out after {files}, so the rest of the workspace is unknown. Ask again, \
+             or name a file, function or error text."
+        ),
+        Verdict::Nothing if outcome.files_searched == 0 => {
+            "Nothing found: the workspace has no text files that may be searched.".into()
+        }
+        Verdict::Nothing if outcome.absent_terms.is_empty() => {
+            format!("Nothing found: no place in {files} searched answers to the question's words.")
+        }
+        Verdict::Nothing => format!("Nothing found in {files} searched.{}", absent(outcome)),
+    }
+}
+
+/// What is known not to be there, and what is there instead.
+fn absent(outcome: &SearchOutcome) -> String {
+    const NAMES_MAX: usize = 12;
+    let quoted = |names: &[String]| {
+        let all: Vec<_> = names.iter().take(NAMES_MAX).map(|name| format!("`{}`", name.replace('`', "'"))).collect();
+        all.join(", ")
+    };
+    let mut text = String::new();
+    if !outcome.absent_terms.is_empty() {
+        let verb = if outcome.absent_terms.len() == 1 { "occurs" } else { "occur" };
+        let _ = write!(text, " {} {verb} nowhere in it.", quoted(&outcome.absent_terms));
+    }
+    if !outcome.suggestions.is_empty() {
+        let _ = write!(text, " Similar names that exist: {}.", quoted(&outcome.suggestions));
+    }
+    text
+}
+
+fn closing(input: &Input<'_>, truncated: bool, hidden: usize) -> Vec<String> {
+    let outcome = input.outcome;
+    let mut lines = Vec::new();
+    if truncated {
+        let more = if hidden > 0 { format!(" {} more not shown.", counted(hidden, "place")) } else { String::new() };
+        lines.push(format!(
+            "Cut to {} tokens.{more} Ask with a larger max_answer_tokens for the rest.",
+            input.max_answer_tokens
+        ));
+    }
+    lines.extend(searched(outcome, input.index));
+    lines.extend(left_out(outcome.left_out));
+    lines.extend(input.notes.iter().map(|note| format!("Note: {}", note.replace(['\n', '\r'], " "))));
+    lines.push(match input.provider {
+        Provider::Offline => "No model is configured, so these are places and not an explanation. \
+             `lm-shim config set provider=…` chooses one, as soon as a version with model providers is installed."
+            .to_owned(),
+        chosen => format!(
+            "The provider `{}` is chosen, but this version has no model providers yet: it answered offline, \
+             and nothing was sent anywhere.",
+            chosen.word()
+        ),
+    });
+    lines
+}
+
+fn searched(outcome: &SearchOutcome, index: &IndexState) -> Option<String> {
+    let why = match index {
+        IndexState::Unopened | IndexState::Building => "the index is being built",
+        IndexState::TooLarge => "the workspace is too large for an index",
+        IndexState::Failed(_) => "there is no index; `lm-shim doctor` says why",
+        IndexState::Ready | IndexState::Updating => "the index is being renewed",
+    };
+    match outcome.how {
+        How::Indexed { complete: true } => None,
+        How::Indexed { complete: false } => {
+            Some("Not all files that changed could be searched in time; there may be better places.".into())
+        }
+        How::Live { complete: true } => Some(format!("Searched live: {why}.")),
+        How::Live { complete: false } => {
+            Some(format!("Searched live, and not all files in time: {why}. There may be better places."))
+        }
+    }
+}
+
+fn left_out(left_out: LeftOut) -> Option<String> {
+    let reasons = [
+        (left_out.secret, "that may hold secrets"),
+        (left_out.binary, "that is no text"),
+        (left_out.not_regular, "that is a link, pipe, socket or device"),
+        (left_out.unreadable, "that could not be read"),
+    ];
+    let mut parts: Vec<String> = reasons
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, reason)| {
+            let reason = if count == 1 {
+                reason.to_owned()
+            } else {
+                reason
+                    .replace("is no", "are no")
+                    .replace("is a link, pipe, socket or device", "are links, pipes, sockets or devices")
+            };
+            format!("{} {reason}", counted(count, "file"))
+        })
+        .collect();
+    if left_out.cut > 0 {
+        parts.push(format!("{} beyond their beginning, being large", counted(left_out.cut, "file")));
+    }
+    (!parts.is_empty()).then(|| format!("Not searched: {}.", parts.join("; ")))
+}
+
+fn mode(how: How) -> &'static str {
+    match how {
+        How::Indexed { .. } => "index",
+        How::Live { .. } => "live",
+    }
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Found => "found",
+        Verdict::Weak => "weak",
+        Verdict::Nothing => "nothing",
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `1 file`, `12,345 files`.
+#[must_use]
+pub fn counted(count: usize, noun: &str) -> String {
+    let digits = count.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    format!("{grouped} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+#[path = "offline_tests.rs"]
+mod tests;

@@ -1,0 +1,258 @@
+//! From a request to its reply: which part of the daemon answers what.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use lm_proto::{
+    DataDirectory,
+    message::{Ask, Failure, FailureKind, Reply, Report, Request, SessionEnvironment},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    doctor,
+    reports::{self, Subject},
+    status::{Ending, Status},
+};
+use crate::{
+    settings::{Changed, Problem, SettingsStore, show},
+    workspace::{Progress, Question, Workspaces},
+};
+
+/// While the file named by this variable exists, questions wait before they are answered; it is
+/// how tests have one in flight (`docs/testing.md`).
+pub const HOLD_FILE_VARIABLE: &str = "LIVE_MEMORY_TEST_HOLD_FILE";
+
+/// How often the hold file is looked for.
+const HOLD_POLL: Duration = Duration::from_millis(10);
+
+/// More requests than this at once are refused: what grows without end ends badly.
+const RUNNING_MAX: usize = 100;
+
+/// A request may ask for less or more than the settings say, within these bounds.
+const TIMEOUT_S: std::ops::RangeInclusive<u32> = 1..=1_800;
+const ANSWER_TOKENS: std::ops::RangeInclusive<u32> = 256..=32_000;
+
+/// Settings that the log is opened with.
+const AT_START: &[&str] = &["log_level", "log_file", "log_max_bytes", "log_backups"];
+
+/// More problems with settings are not repeated in each answer.
+const NOTES_MAX: usize = 3;
+
+/// Everything that requests are answered from. Cloning gives another handle on the same.
+#[derive(Clone, Debug)]
+pub struct Dispatcher {
+    data: DataDirectory,
+    workspaces: Arc<Workspaces>,
+    settings: Arc<SettingsStore>,
+    status: Arc<Status>,
+    hold_file: Option<PathBuf>,
+}
+
+impl Dispatcher {
+    /// Answers from the workspaces and settings of a data directory.
+    #[must_use]
+    pub fn new(data: DataDirectory, settings: Arc<SettingsStore>, status: Arc<Status>) -> Self {
+        let workspaces = Arc::new(Workspaces::with_home(data.clone(), settings.home().map(Into::into)));
+        let hold_file = std::env::var_os(HOLD_FILE_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Self { data, workspaces, settings, status, hold_file }
+    }
+
+    /// The daemon's counters.
+    #[must_use]
+    pub fn status(&self) -> &Arc<Status> {
+        &self.status
+    }
+
+    /// How long the daemon stays when nothing happens; zero is for ever. May change while it runs.
+    #[must_use]
+    pub fn idle_exit(&self) -> Duration {
+        Duration::from_secs(self.settings.for_daemon().idle_exit_s)
+    }
+
+    /// Whether work goes on that belongs to no request and that a leaving daemon would lose.
+    #[must_use]
+    pub fn is_working(&self) -> bool {
+        self.workspaces.is_working()
+    }
+
+    /// Answers one request. Dropping the future and cancelling the token both end the work.
+    pub async fn reply(
+        &self,
+        request: Request,
+        progress: Progress,
+        cancel: CancellationToken,
+    ) -> Result<Reply, Failure> {
+        if self.status.running() > RUNNING_MAX {
+            return Err(Failure::new(
+                FailureKind::Busy,
+                format!("{RUNNING_MAX} requests are already being worked on; ask again when some have finished"),
+            ));
+        }
+        match request {
+            Request::Ask(ask) => self.ask(ask, progress, cancel).await,
+            // All of these look at files.
+            Request::Stats { cwd, environment } => self.blocking(move |this| Ok(this.stats(&cwd, &environment))).await,
+            Request::Doctor { cwd, environment } => {
+                self.blocking(move |this| Ok(this.doctor(&cwd, &environment))).await
+            }
+            Request::ConfigShow { environment } => self.blocking(move |this| Ok(this.config_show(&environment))).await,
+            Request::ConfigSet { changes, environment } => {
+                self.blocking(move |this| this.config_change(this.settings.set(&changes, &environment))).await
+            }
+            Request::ConfigUnset { names, environment } => {
+                self.blocking(move |this| this.config_change(this.settings.unset(&names, &environment))).await
+            }
+        }
+    }
+
+    async fn blocking(
+        &self,
+        work: impl FnOnce(&Self) -> Result<Report, Failure> + Send + 'static,
+    ) -> Result<Reply, Failure> {
+        let this = self.clone();
+        match tokio::task::spawn_blocking(move || work(&this)).await {
+            Ok(report) => report.map(Reply::Report),
+            Err(error) => {
+                tracing::error!(%error, "a report failed");
+                Err(Failure::new(FailureKind::Internal, "the report failed; the daemon's log says more"))
+            }
+        }
+    }
+
+    async fn ask(&self, ask: Ask, progress: Progress, cancel: CancellationToken) -> Result<Reply, Failure> {
+        tracing::info!(cwd = ask.cwd, "a question arrived");
+        let counted = CountedOnce(Some(&self.status));
+        let outcome = self.answer(ask, progress, cancel.clone()).await;
+        counted.end(match &outcome {
+            Ok(_) => Ending::Answered,
+            // Work that has noticed the cancellation ends with some failure that nobody is told.
+            Err(_) if cancel.is_cancelled() => Ending::Cancelled,
+            Err(failure) => Ending::Failed(failure.message.clone()),
+        });
+        outcome
+    }
+
+    async fn answer(&self, ask: Ask, progress: Progress, cancel: CancellationToken) -> Result<Reply, Failure> {
+        let asked_at = Instant::now();
+        let resolved = self.settings.for_request(&ask.environment);
+        self.hold(&cancel).await?;
+        let notes = notes(&resolved.problems);
+        let settings = Arc::new(resolved.settings);
+        let clamped = |given: Option<u32>, range: &std::ops::RangeInclusive<u32>, default: u32| {
+            given.map_or(default, |given| given.clamp(*range.start(), *range.end()))
+        };
+        let limit = Duration::from_secs(clamped(ask.timeout_s, &TIMEOUT_S, settings.default_timeout_s).into());
+        let question = Question {
+            text: ask.question,
+            cwd: ask.cwd.into(),
+            max_answer_tokens: clamped(ask.max_answer_tokens, &ANSWER_TOKENS, settings.max_answer_tokens),
+            time_left: limit.saturating_sub(asked_at.elapsed()),
+            settings,
+            notes,
+        };
+        self.workspaces.ask(question, progress, cancel).await.map(Reply::Answer)
+    }
+
+    fn stats(&self, cwd: &str, environment: &SessionEnvironment) -> Report {
+        self.about(cwd, environment, reports::stats)
+    }
+
+    fn doctor(&self, cwd: &str, environment: &SessionEnvironment) -> Report {
+        let config_error = self.settings.error();
+        self.about(cwd, environment, |subject| doctor::doctor(subject, config_error.as_ref()))
+    }
+
+    /// Collects what a report is made of.
+    fn about(
+        &self,
+        cwd: &str,
+        environment: &SessionEnvironment,
+        report: impl FnOnce(&Subject<'_>) -> Report,
+    ) -> Report {
+        let resolved = self.settings.for_request(environment);
+        let root = (!cwd.is_empty()).then(|| {
+            let root = self.workspaces.find_root(cwd.as_ref(), &resolved.settings);
+            root.map(|root| root.path.display().to_string()).map_err(|error| error.to_string())
+        });
+        let mut workspaces = self.workspaces.status();
+        if let Some(Ok(root)) = &root {
+            // Stable: the others stay sorted.
+            workspaces.sort_by_key(|workspace| workspace.root.to_str() != Some(root));
+        }
+        report(&Subject {
+            status: &self.status,
+            data: &self.data,
+            resolved: &resolved,
+            config_file: self.settings.path(),
+            workspaces: &workspaces,
+            root: root.as_ref(),
+            inherited_keys: &reports::inherited_keys(),
+            now: SystemTime::now(),
+        })
+    }
+
+    fn config_show(&self, environment: &SessionEnvironment) -> Report {
+        let resolved = self.settings.for_request(environment);
+        let file = self.settings.path().display().to_string();
+        Report {
+            text: show::text(&resolved, &file),
+            json: show::json(&resolved, &file).to_string(),
+            healthy: self.settings.error().is_none(),
+        }
+    }
+
+    fn config_change(&self, changed: Result<Changed, String>) -> Result<Report, Failure> {
+        let changed = changed.map_err(|refusal| Failure::new(FailureKind::InvalidRequest, refusal))?;
+        for row in &changed.rows {
+            tracing::info!(setting = row.key, "changed in config.json");
+        }
+        Ok(Report {
+            text: show::changed_text(&changed, AT_START),
+            json: show::changed_json(&changed, &self.settings.path().display().to_string()).to_string(),
+            healthy: true,
+        })
+    }
+
+    async fn hold(&self, cancel: &CancellationToken) -> Result<(), Failure> {
+        let Some(file) = &self.hold_file else { return Ok(()) };
+        while file.exists() {
+            tokio::select! {
+                () = cancel.cancelled() => return Err(Failure::new(FailureKind::Draining, "cancelled")),
+                () = tokio::time::sleep(HOLD_POLL) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What an answer says about settings that were not accepted.
+fn notes(problems: &[Problem]) -> Vec<String> {
+    let mut notes: Vec<_> = problems.iter().take(NOTES_MAX).map(ToString::to_string).collect();
+    if problems.len() > NOTES_MAX {
+        notes.push(format!("{} more problems with settings; `lm-shim stats` lists all", problems.len() - NOTES_MAX));
+    }
+    notes
+}
+
+/// Counts a question as cancelled unless it is told how it ended.
+struct CountedOnce<'a>(Option<&'a Status>);
+
+impl CountedOnce<'_> {
+    fn end(mut self, ending: Ending) {
+        if let Some(status) = self.0.take() {
+            status.count(ending);
+        }
+    }
+}
+
+impl Drop for CountedOnce<'_> {
+    fn drop(&mut self) {
+        if let Some(status) = self.0 {
+            status.count(Ending::Cancelled);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+use std::path::PathBuf;
+
+use lm_proto::Build;
+
+use super::*;
+use crate::{daemon::status::Ending, retrieval::LeftOut, settings::SettingsStore};
+
+fn workspace() -> WorkspaceStatus {
+    WorkspaceStatus {
+        root: "/home/me/project".into(),
+        key: "ab".repeat(32),
+        answered: 3,
+        running: 1,
+        waiting: 2,
+        vanished: false,
+        index: IndexStatus {
+            state: IndexState::Ready,
+            files: 5012,
+            bytes: 12_345_678,
+            built_in: Some(Duration::from_millis(400)),
+            left_out: LeftOut { secret: 2, ..LeftOut::default() },
+        },
+    }
+}
+
+#[test]
+fn stats_say_it_all_in_80_columns() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = DataDirectory::open_at(directory.path().join("data")).unwrap();
+    std::fs::write(data.config_file(), r#"{"model": "a", "porvider": "x", "api_key": "sk-canary"}"#).unwrap();
+    let session = [("LIVE_MEMORY_MODEL".to_owned(), "b".to_owned())];
+    let resolved = SettingsStore::open_with(data.config_file(), vec![], None).for_request(&session);
+    let mut status = Status::new(Build::with_stamp(1_700_000_000), PathBuf::from("/run/core.sock"), None);
+    status.pid = 77;
+    status.count(Ending::Answered);
+    status.count(Ending::Failed("`/home/me` is your home directory, too much to be a workspace".into()));
+    let vanished = WorkspaceStatus {
+        vanished: true,
+        root: "/home/me/gone".into(),
+        index: IndexStatus { state: IndexState::Failed("no space left on device".into()), ..IndexStatus::default() },
+        ..workspace()
+    };
+    let report = stats(&Subject {
+        status: &status,
+        data: &data,
+        resolved: &resolved,
+        config_file: &data.config_file(),
+        workspaces: &[workspace(), vanished],
+        root: Some(&Err("`/` is the root of the file system, too much to be a workspace".into())),
+        inherited_keys: &["ANTHROPIC_API_KEY"],
+        now: status.started_at + Duration::from_secs(7_500),
+    });
+    assert!(!report.text.contains("canary") && !report.json.contains("canary"));
+    let text = report.text.replace(&*directory.path().to_string_lossy(), "~");
+    for line in text.lines() {
+        assert!(line.chars().count() <= show::COLUMNS, "{line}");
+    }
+    insta::assert_snapshot!(text);
+    let json: Json = serde_json::from_str(&report.json).unwrap();
+    assert_eq!(json["questions"]["failed"], 1);
+    assert_eq!(json["questions"]["running"], 6);
+    assert_eq!(json["provider"]["inherited_keys"][0], "ANTHROPIC_API_KEY");
+    assert_eq!(json["settings"]["shadowed"][0]["name"], "model");
+    assert_eq!(json["settings"]["problems"][0]["name"], "porvider");
+    assert_eq!(json["workspaces"][0]["index"]["state"], "ready");
+    assert!(json["daemon"]["data_bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn sizes_and_times_read_as_people_write_them() {
+    assert_eq!(bytes_text(999), "999 B");
+    assert_eq!(bytes_text(12_345_678), "12.3 MB");
+    assert_eq!(lasting(Duration::from_secs(59)), "59 s");
+    assert_eq!(lasting(Duration::from_secs(7_500)), "2 h 5 min");
+    assert_eq!(lasting(Duration::from_secs(100_000)), "1 d 3 h");
+}

@@ -1,0 +1,199 @@
+//! What the daemon counts about itself, for the reports that show it.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Instant, SystemTime},
+};
+
+use lm_proto::Build;
+
+/// The daemon's counters and what it is; shared by everything that serves.
+#[derive(Debug)]
+pub struct Status {
+    /// When the daemon started.
+    pub started_at: SystemTime,
+    /// Its process id.
+    pub pid: u32,
+    /// Its build.
+    pub build: Build,
+    /// The socket's path or the pipe's name.
+    pub endpoint: PathBuf,
+    /// The log it writes; `None` where no file could be opened.
+    pub log: Option<PathBuf>,
+    clients: AtomicUsize,
+    running: AtomicUsize,
+    answered: AtomicU64,
+    failed: AtomicU64,
+    cancelled: AtomicU64,
+    last_error: Mutex<Option<LastError>>,
+    last_activity: Mutex<Instant>,
+}
+
+/// The error that happened last.
+#[derive(Clone, Debug)]
+pub struct LastError {
+    /// When.
+    pub at: SystemTime,
+    /// What, without the text of any question.
+    pub message: String,
+}
+
+/// How a question ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// With an answer.
+    Answered,
+    /// With a failure, described for [`Status::last_error`].
+    Failed(String),
+    /// By its client, before there was an answer.
+    Cancelled,
+}
+
+impl Status {
+    /// A daemon that has just started.
+    #[must_use]
+    pub fn new(build: Build, endpoint: PathBuf, log: Option<PathBuf>) -> Self {
+        Self {
+            started_at: SystemTime::now(),
+            pid: std::process::id(),
+            build,
+            endpoint,
+            log,
+            clients: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            answered: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            cancelled: AtomicU64::new(0),
+            last_error: Mutex::new(None),
+            last_activity: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Clients connected now.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.clients.load(Ordering::Relaxed)
+    }
+
+    /// Requests being worked on now.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// Questions answered since the start.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Questions that failed since the start.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Questions cancelled, or left by their client, since the start.
+    #[must_use]
+    pub fn cancelled(&self) -> u64 {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// The last error, if there was any.
+    #[must_use]
+    pub fn last_error(&self) -> Option<LastError> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Remembers an error for reports.
+    pub fn note_error(&self, message: impl Into<String>) {
+        let noted = LastError { at: SystemTime::now(), message: message.into() };
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(noted);
+    }
+
+    /// Counts how a question ended.
+    pub fn count(&self, ending: Ending) {
+        let counter = match ending {
+            Ending::Answered => &self.answered,
+            Ending::Cancelled => &self.cancelled,
+            Ending::Failed(message) => {
+                self.note_error(message);
+                &self.failed
+            }
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Since when nobody is connected and nothing is worked on; `None` while somebody is.
+    #[must_use]
+    pub fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.clients() == 0 && self.running() == 0;
+        is_idle.then(|| *self.last_activity.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Counts a client for as long as the returned value lives.
+    #[must_use]
+    pub fn client(self: &Arc<Self>) -> Presence {
+        Presence::new(Arc::clone(self), |status| &status.clients)
+    }
+
+    /// Counts a request as running for as long as the returned value lives.
+    #[must_use]
+    pub fn request(self: &Arc<Self>) -> Presence {
+        Presence::new(Arc::clone(self), |status| &status.running)
+    }
+}
+
+/// One counted client or request; not counted any more when dropped.
+#[derive(Debug)]
+pub struct Presence {
+    status: Arc<Status>,
+    counter: fn(&Status) -> &AtomicUsize,
+}
+
+impl Presence {
+    fn new(status: Arc<Status>, counter: fn(&Status) -> &AtomicUsize) -> Self {
+        counter(&status).fetch_add(1, Ordering::Relaxed);
+        Self { status, counter }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        // The time first: whoever sees the count at zero must see this moment with it.
+        *self.status.last_activity.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        (self.counter)(&self.status).fetch_sub(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_is_when_nobody_is_there_and_nothing_runs() {
+        let status = Arc::new(Status::new(Build::with_stamp(1), "e".into(), None));
+        let started = status.idle_since().unwrap();
+        let client = status.client();
+        let request = status.request();
+        assert_eq!((status.clients(), status.running()), (1, 1));
+        drop(client);
+        assert_eq!(status.idle_since(), None);
+        drop(request);
+        assert!(status.idle_since().unwrap() > started);
+    }
+
+    #[test]
+    fn a_failure_is_counted_and_remembered() {
+        let status = Status::new(Build::with_stamp(1), "e".into(), None);
+        status.count(Ending::Answered);
+        status.count(Ending::Cancelled);
+        status.count(Ending::Failed("no such directory".into()));
+        assert_eq!((status.answered(), status.failed(), status.cancelled()), (1, 1, 1));
+        assert_eq!(status.last_error().unwrap().message, "no such directory");
+    }
+}

@@ -1,0 +1,199 @@
+//! The handle on the root, and reading through it.
+
+use std::{
+    io::{self, Read as _},
+    path::{Component, Path, PathBuf},
+};
+
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, File, OpenOptions},
+};
+use sha2::{Digest as _, Sha256};
+
+use super::{Encoding, FileText, OpenError, ReadError, display_path, secrets, text, text::Content};
+
+/// A workspace's files, read through a handle on its root.
+#[derive(Debug)]
+pub struct WorkspaceFiles {
+    root: PathBuf,
+    pub(super) handle: Dir,
+}
+
+/// The bytes of a regular file, as far as they were wanted.
+struct RawFile {
+    bytes: Vec<u8>,
+    size: u64,
+    modified: Option<std::time::SystemTime>,
+    truncated: bool,
+}
+
+impl WorkspaceFiles {
+    /// Opens a directory as a workspace.
+    pub fn open(root: &Path) -> Result<Self, OpenError> {
+        match Dir::open_ambient_dir(root, ambient_authority()) {
+            Ok(handle) => Ok(Self { root: root.to_path_buf(), handle }),
+            Err(source) => Err(OpenError { root: root.to_path_buf(), source }),
+        }
+    }
+
+    /// The root, for people; files are not opened by joining to it.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Reads up to `cap` bytes of a file, given relative to the root. Links are followed as long as
+    /// they stay inside; what counts is the file they lead to.
+    pub fn read(&self, path: &Path, cap: u64) -> Result<FileText, ReadError> {
+        let shown = || display_path(path);
+        if path.components().any(|part| matches!(part, Component::RootDir | Component::Prefix(_))) {
+            return Err(ReadError::Outside(shown()));
+        }
+        let resolved = self.handle.canonicalize(path).map_err(|source| self.refusal(path, source))?;
+        if secrets::is_secret_name(&resolved) || secrets::is_secret_name(path) {
+            return Err(ReadError::Secret(shown()));
+        }
+        // Asked before opening: even an open without reading is noticed at the other end of a pipe.
+        match self.handle.symlink_metadata(&resolved) {
+            Ok(metadata) if metadata.is_file() => {}
+            Ok(_) => return Err(ReadError::NotRegular(shown())),
+            Err(source) => return Err(self.refusal(path, source)),
+        }
+        let raw = self.load(&resolved, cap).map_err(|error| rename(error, path))?;
+        let sha256 = hexadecimal(&Sha256::digest(&raw.bytes));
+        let (size, modified, truncated) = (raw.size, raw.modified, raw.truncated);
+        let (text, encoding) = understand(raw, path)?;
+        Ok(FileText { text, sha256, size, modified, encoding, truncated })
+    }
+
+    /// Reads a file that a walk has just found, for searching: without asking for its type again,
+    /// without a hash. Refuses the same files as [`Self::read`].
+    pub(crate) fn read_found(&self, path: &Path, cap: u64) -> Result<SearchText, ReadError> {
+        let raw = self.load(path, cap)?;
+        let truncated = raw.truncated;
+        let (text, _) = understand(raw, path)?;
+        Ok(SearchText { text, truncated })
+    }
+
+    /// As [`Self::read_found`], but gives no text for a file whose bytes are not `wanted`, before any
+    /// work is spent on them; and whether the file is longer than the cap.
+    pub(crate) fn read_found_if(
+        &self,
+        path: &Path,
+        cap: u64,
+        wanted: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<(Option<String>, bool), ReadError> {
+        let raw = self.load(path, cap)?;
+        if text::looks_binary(&raw.bytes) {
+            return Err(ReadError::Binary(display_path(path)));
+        }
+        let truncated = raw.truncated;
+        if !wanted(&raw.bytes) {
+            return Ok((None, truncated));
+        }
+        let (text, _) = understand(raw, path)?;
+        Ok((Some(text), truncated))
+    }
+
+    /// Reads a file whole if it is regular and small, whatever it holds; none otherwise.
+    pub(super) fn read_rules(&self, path: &Path, cap: u64) -> Option<String> {
+        if !self.handle.symlink_metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+            return None;
+        }
+        let raw = self.load(path, cap).ok()?;
+        Some(String::from_utf8_lossy(&raw.bytes).into_owned())
+    }
+
+    fn load(&self, path: &Path, cap: u64) -> Result<RawFile, ReadError> {
+        let mut file = open_without_waiting(&self.handle, path).map_err(|source| self.refusal(path, source))?;
+        let metadata = file.metadata().map_err(|source| self.refusal(path, source))?;
+        if !metadata.is_file() {
+            return Err(ReadError::NotRegular(display_path(path)));
+        }
+        let size = metadata.len();
+        let modified = metadata.modified().ok().map(cap_std::time::SystemTime::into_std);
+        let bytes = read_up_to(&mut file, size, cap).map_err(|source| self.refusal(path, source))?;
+        let truncated = size > bytes.len() as u64 && bytes.len() as u64 >= cap;
+        Ok(RawFile { bytes, size, modified, truncated })
+    }
+
+    fn refusal(&self, path: &Path, source: io::Error) -> ReadError {
+        let shown = display_path(path);
+        if is_escape(&source) {
+            return ReadError::Outside(shown);
+        }
+        ReadError::Io { path: shown, source }
+    }
+}
+
+/// What a search needs of a file.
+pub(crate) struct SearchText {
+    /// The text.
+    pub(crate) text: String,
+    /// Whether the file is longer.
+    pub(crate) truncated: bool,
+}
+
+fn understand(raw: RawFile, path: &Path) -> Result<(String, Encoding), ReadError> {
+    match text::decode(raw.bytes, raw.truncated) {
+        Content::Binary => Err(ReadError::Binary(display_path(path))),
+        // On the decoded text, so that UTF-16 hides nothing.
+        Content::Text(text, _) if secrets::holds_secret(&text) => Err(ReadError::Secret(display_path(path))),
+        Content::Text(text, encoding) => Ok((text, encoding)),
+    }
+}
+
+/// Reads no more of a binary file than shows that it is one.
+fn read_up_to(file: &mut File, size: u64, cap: u64) -> io::Result<Vec<u8>> {
+    let wanted = usize::try_from(size.min(cap)).unwrap_or(usize::MAX);
+    // A sparse file claims any size, so the claim is not allocated before it is seen to be text.
+    let mut bytes = Vec::with_capacity(wanted.min(64 << 10).saturating_add(1));
+    file.by_ref().take(cap.min(text::SNIFFED_BYTES as u64)).read_to_end(&mut bytes)?;
+    if text::looks_binary(&bytes) || (bytes.len() as u64) < cap.min(text::SNIFFED_BYTES as u64) {
+        return Ok(bytes);
+    }
+    file.by_ref().take(cap - bytes.len() as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn rename(error: ReadError, path: &Path) -> ReadError {
+    let shown = display_path(path);
+    match error {
+        ReadError::Outside(_) => ReadError::Outside(shown),
+        ReadError::NotRegular(_) => ReadError::NotRegular(shown),
+        ReadError::Secret(_) => ReadError::Secret(shown),
+        ReadError::Binary(_) => ReadError::Binary(shown),
+        ReadError::Io { source, .. } => ReadError::Io { path: shown, source },
+    }
+}
+
+/// Opens so that a pipe put in a file's place blocks nobody, and a link put there is not followed.
+#[cfg(unix)]
+fn open_without_waiting(directory: &Dir, path: &Path) -> io::Result<File> {
+    use cap_std::fs::OpenOptionsExt as _;
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::NOFOLLOW;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(flags.bits().cast_signed());
+    directory.open_with(path, &options)
+}
+
+#[cfg(not(unix))]
+fn open_without_waiting(directory: &Dir, path: &Path) -> io::Result<File> {
+    directory.open_with(path, OpenOptions::new().read(true))
+}
+
+/// The error by which `cap-std` refuses a path that leads outside: it has no kind of its own, and no
+/// code of the system.
+fn is_escape(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes
+        .iter()
+        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
+        .map(char::from)
+        .collect()
+}

@@ -1,0 +1,279 @@
+//! The retriever: the state of its index, and the work behind it.
+
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::{
+    IndexState, IndexStatus, LeftOut, SearchError, SearchLimits, SearchOutcome,
+    index::{self, Changes, IndexError, MOST_FILES, WorkspaceIndex},
+    search::{IndexedError, Search},
+};
+use crate::files::WorkspaceFiles;
+
+/// How long after a failure the index is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+/// Threads that build an index. Memory grows with each; more would be felt by whoever works here.
+const MOST_BUILDERS: usize = 2;
+
+/// Finds places in one workspace.
+pub struct Retriever {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    files: Arc<WorkspaceFiles>,
+    directory: PathBuf,
+    /// Ends the background work when the retriever is dropped.
+    stop: CancellationToken,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    phase: IndexState,
+    index: Option<Arc<WorkspaceIndex>>,
+    /// Whether the directory was looked at.
+    opened: bool,
+    built_in: Option<Duration>,
+    failed: Option<Instant>,
+    /// How many files there were when they were too many.
+    too_large_at: Option<usize>,
+}
+
+impl fmt::Debug for Retriever {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Retriever").field("root", &self.shared.files.root()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Retriever {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}
+
+impl Retriever {
+    /// For a workspace whose index lies, or will lie, in a directory of its own.
+    #[must_use]
+    pub fn new(files: Arc<WorkspaceFiles>, index_directory: PathBuf) -> Self {
+        let shared =
+            Shared { files, directory: index_directory, stop: CancellationToken::new(), state: Mutex::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Searches for what a question is about. Blocks until done, the deadline, or cancellation. The
+    /// first search has the index built in the background, later ones have it kept up.
+    pub fn search(
+        &self,
+        question: &str,
+        limits: SearchLimits,
+        progress: &dyn Fn(&str),
+        cancel: &CancellationToken,
+    ) -> Result<SearchOutcome, SearchError> {
+        let search = Search::new(&self.shared.files, question, limits, progress, cancel)?;
+        if let Some(index) = self.shared.index() {
+            match search.by_index(&index) {
+                Ok((outcome, changes)) => {
+                    if !changes.is_empty() {
+                        self.shared.start(Work::Update(index, changes));
+                    }
+                    return Ok(outcome);
+                }
+                Err(IndexedError::Search(error)) => return Err(error),
+                Err(IndexedError::Index(error)) => {
+                    // An update may have replaced what was being read; if not, it is damaged.
+                    warn!(%error, "the index cannot be read; searching live");
+                    self.shared.drop_index(&index);
+                }
+            }
+        }
+        let outcome = search.live();
+        // Also after a search that was given up: the next one shall be faster.
+        let seen = match &outcome {
+            Ok(outcome) => outcome.1,
+            Err(_) => 0,
+        };
+        self.shared.start_build(seen);
+        outcome.map(|(outcome, _)| outcome)
+    }
+
+    /// Where the index stands.
+    #[must_use]
+    pub fn status(&self) -> IndexStatus {
+        let state = self.shared.state();
+        let index = state.index.as_deref();
+        IndexStatus {
+            state: state.phase.clone(),
+            files: index.map_or(0, WorkspaceIndex::text_files),
+            bytes: index.map_or(0, WorkspaceIndex::text_bytes),
+            built_in: state.built_in,
+            left_out: index.map_or(LeftOut::default(), WorkspaceIndex::left_out),
+        }
+    }
+
+    /// Whether background work is going on.
+    #[must_use]
+    pub fn is_working(&self) -> bool {
+        matches!(self.shared.state().phase, IndexState::Building | IndexState::Updating)
+    }
+}
+
+enum Work {
+    Build,
+    Update(Arc<WorkspaceIndex>, Changes),
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The index, if there is a complete one; opens what an earlier process left.
+    fn index(&self) -> Option<Arc<WorkspaceIndex>> {
+        let mut state = self.state();
+        if !state.opened {
+            state.opened = true;
+            match WorkspaceIndex::open(&self.directory, self.files.root()) {
+                Ok(index) => {
+                    debug!(files = index.files.len(), "opened the index");
+                    state.index = Some(Arc::new(index));
+                    state.phase = IndexState::Ready;
+                }
+                Err(error) => debug!(%error, "no index to open"),
+            }
+        }
+        state.index.clone()
+    }
+
+    /// Forgets an index that cannot be read, unless it was replaced meanwhile.
+    fn drop_index(&self, broken: &Arc<WorkspaceIndex>) {
+        let mut state = self.state();
+        if state.phase == IndexState::Ready && state.index.as_ref().is_some_and(|index| Arc::ptr_eq(index, broken)) {
+            state.index = None;
+            state.phase = IndexState::Unopened;
+        }
+    }
+
+    /// Starts building unless it is known to be in vain.
+    fn start_build(self: &Arc<Self>, files_seen: usize) {
+        {
+            let mut state = self.state();
+            if files_seen > MOST_FILES {
+                state.phase = IndexState::TooLarge;
+                state.too_large_at = Some(files_seen);
+                return;
+            }
+            // It was its bytes that were too many; unless it has shrunk they still are.
+            if state.too_large_at.is_some_and(|then| files_seen * 10 > then * 9) {
+                return;
+            }
+            if state.failed.is_some_and(|failed| failed.elapsed() < RETRY_AFTER) {
+                return;
+            }
+        }
+        self.start(Work::Build);
+    }
+
+    /// Starts background work, unless there is some; what is not done now is found again by the next
+    /// question.
+    fn start(self: &Arc<Self>, work: Work) {
+        {
+            let mut state = self.state();
+            if matches!(state.phase, IndexState::Building | IndexState::Updating) || self.stop.is_cancelled() {
+                return;
+            }
+            state.phase = match work {
+                Work::Build => IndexState::Building,
+                Work::Update(..) => IndexState::Updating,
+            };
+        }
+        let shared = Arc::clone(self);
+        let started = thread::Builder::new().name("index".into()).spawn(move || {
+            lower_priority();
+            // However it ends, it must not look as if it went on.
+            let finished = Finished(&shared);
+            shared.run(work);
+            drop(finished);
+        });
+        if let Err(error) = started {
+            self.fail(&IndexError::Io(error));
+        }
+    }
+
+    fn run(&self, work: Work) {
+        let built = match work {
+            Work::Build => {
+                let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_BUILDERS);
+                WorkspaceIndex::build(&self.files, &self.directory, threads, &self.stop).map(|built| {
+                    info!(files = built.index.files.len(), milliseconds = built.took.as_millis(), "built the index");
+                    (built.index, Some(built.took))
+                })
+            }
+            Work::Update(index, changes) => {
+                debug!(written = changes.written.len(), deleted = changes.deleted.len(), "updating the index");
+                index.update(&self.files, &changes, &self.stop).map(|index| (index, None))
+            }
+        };
+        match built {
+            Ok((index, built_in)) => {
+                let mut state = self.state();
+                state.index = Some(Arc::new(index));
+                state.phase = IndexState::Ready;
+                state.built_in = built_in.or(state.built_in);
+                (state.failed, state.too_large_at) = (None, None);
+            }
+            Err(IndexError::TooLarge) => {
+                let files = 1.max(self.state().too_large_at.unwrap_or(0));
+                let mut state = self.state();
+                state.phase = IndexState::TooLarge;
+                state.too_large_at = Some(files);
+                state.index = None;
+            }
+            Err(IndexError::Stopped) if self.stop.is_cancelled() => self.state().phase = IndexState::Unopened,
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn fail(&self, error: &IndexError) {
+        warn!(%error, "cannot keep an index; searches are live");
+        let mut state = self.state();
+        state.index = None;
+        state.phase = IndexState::Failed(error.to_string());
+        state.failed = Some(Instant::now());
+        drop(state);
+        // A damaged one would be damaged again; nothing of it is worth keeping.
+        if let Err(error) = index::delete(&self.directory) {
+            debug!(%error, "cannot delete the index");
+        }
+    }
+}
+
+struct Finished<'a>(&'a Shared);
+
+impl Drop for Finished<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        if matches!(state.phase, IndexState::Building | IndexState::Updating) {
+            state.phase = IndexState::Failed("building the index ended early".into());
+            state.failed = Some(Instant::now());
+        }
+    }
+}
+
+/// Whoever works at this machine comes first. Threads started from this one inherit it.
+#[cfg(target_os = "linux")]
+fn lower_priority() {
+    // On Linux niceness belongs to the thread. It may be forbidden; then nothing is lost but courtesy.
+    let _ = rustix::process::nice(10);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn lower_priority() {}

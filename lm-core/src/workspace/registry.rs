@@ -1,0 +1,208 @@
+//! The workspaces that are open, one per root, opened when first asked about.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Instant, SystemTime},
+};
+
+use lm_proto::{DataDirectory, directory::create_private};
+
+use super::{admission::Admission, root::Root};
+use crate::{
+    files::WorkspaceFiles,
+    retrieval::{IndexStatus, Retriever},
+};
+
+/// As many stay open; the one that was idle longest is closed for another. Each holds an index and
+/// some open files.
+const OPEN_MAX: usize = 16;
+
+/// A workspace that is open.
+#[derive(Debug)]
+pub(super) struct Workspace {
+    pub(super) root: Root,
+    pub(super) retriever: Retriever,
+    pub(super) admission: Arc<Admission>,
+    pub(super) answered: AtomicU64,
+    identity: Option<Identity>,
+    used: Mutex<Instant>,
+}
+
+/// What a report says about an open workspace.
+#[derive(Clone, Debug)]
+pub struct WorkspaceStatus {
+    /// Its root.
+    pub root: PathBuf,
+    /// What is kept of it lies under this name.
+    pub key: String,
+    /// Questions answered since it was opened.
+    pub answered: u64,
+    /// Questions being answered.
+    pub running: u32,
+    /// Questions waiting for others.
+    pub waiting: u32,
+    /// Whether its directory is gone.
+    pub vanished: bool,
+    /// Where its index stands.
+    pub index: IndexStatus,
+}
+
+impl Workspace {
+    fn open(root: Root, data: &DataDirectory) -> io::Result<Self> {
+        let identity = identity(&root.path);
+        let files = WorkspaceFiles::open(&root.path).map_err(|error| error.source)?;
+        let kept = kept_directory(data, &root.key);
+        // Without a place for an index the search is live; the retriever says so.
+        if let Err(error) = create_private(&data.workspaces()).and_then(|()| create_private(&kept)) {
+            tracing::warn!("cannot create `{}`: {error}", kept.display());
+        }
+        Ok(Self {
+            retriever: Retriever::new(Arc::new(files), kept.join("index")),
+            root,
+            admission: Arc::default(),
+            answered: AtomicU64::new(0),
+            identity,
+            used: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// Whether the directory that was opened is the one that its path leads to now.
+    fn is_current(&self) -> bool {
+        identity(&self.root.path).is_some_and(|now| Some(now) == self.identity)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.admission.busy() == (0, 0) && !self.retriever.is_working()
+    }
+
+    fn used(&self) -> MutexGuard<'_, Instant> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn status(&self) -> WorkspaceStatus {
+        let (running, waiting) = self.admission.busy();
+        WorkspaceStatus {
+            root: self.root.path.clone(),
+            key: self.root.key.clone(),
+            answered: self.answered.load(Ordering::Relaxed),
+            running,
+            waiting,
+            vanished: !self.is_current(),
+            index: self.retriever.status(),
+        }
+    }
+}
+
+/// Where everything about one workspace is kept.
+fn kept_directory(data: &DataDirectory, key: &str) -> PathBuf {
+    data.workspaces().join(key)
+}
+
+/// Tells a directory from a later one at the same path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Identity {
+    device_and_inode: (u64, u64),
+    created: Option<SystemTime>,
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_dir)?;
+    #[cfg(unix)]
+    let device_and_inode = {
+        use std::os::unix::fs::MetadataExt;
+        (metadata.dev(), metadata.ino())
+    };
+    #[cfg(not(unix))]
+    let device_and_inode = (0, 0);
+    Some(Identity { device_and_inode, created: metadata.created().ok() })
+}
+
+/// The open workspaces by key.
+#[derive(Debug)]
+pub(super) struct Registry {
+    data: DataDirectory,
+    open: Mutex<HashMap<String, Arc<Workspace>>>,
+}
+
+impl Registry {
+    pub(super) fn new(data: DataDirectory) -> Self {
+        Self { data, open: Mutex::default() }
+    }
+
+    /// The workspace of a root, opened where it is not. May block on the file system.
+    pub(super) fn get(&self, root: Root) -> io::Result<Arc<Workspace>> {
+        if let Some(workspace) = self.lock().get(&root.key).cloned() {
+            // A tree that was removed and made again is another tree: the open handle leads to the old.
+            if workspace.is_current() {
+                *workspace.used() = Instant::now();
+                return Ok(workspace);
+            }
+            self.close(&workspace);
+        }
+        // Not under the lock: one slow disk must not hold up the others.
+        let fresh = Arc::new(Workspace::open(root, &self.data)?);
+        let closed = {
+            let mut open = self.lock();
+            let workspace = Arc::clone(open.entry(fresh.root.key.clone()).or_insert(fresh));
+            let closed = make_room(&mut open, &workspace.root.key);
+            drop(open);
+            (workspace, closed)
+        };
+        // Closing joins what works in the background, so that it too happens outside the lock.
+        drop(closed.1);
+        Ok(closed.0)
+    }
+
+    /// Closes a workspace; questions that are being answered keep theirs until they end.
+    fn close(&self, workspace: &Arc<Workspace>) {
+        let mut open = self.lock();
+        let removed = match open.get(&workspace.root.key) {
+            Some(current) if Arc::ptr_eq(current, workspace) => open.remove(&workspace.root.key),
+            _ => None,
+        };
+        drop(open);
+        drop(removed);
+    }
+
+    /// Closes workspaces whose directory is gone. May block on the file system.
+    pub(super) fn close_vanished(&self) {
+        for workspace in self.all() {
+            if !workspace.is_current() {
+                tracing::info!("the workspace `{}` is gone", workspace.root.path.display());
+                self.close(&workspace);
+            }
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Workspace>> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// What is open, sorted by root. May block on the file system.
+    pub(super) fn status(&self) -> Vec<WorkspaceStatus> {
+        let mut all: Vec<_> = self.all().iter().map(|workspace| workspace.status()).collect();
+        all.sort_by(|left, right| left.root.cmp(&right.root));
+        all
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Workspace>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes out what was idle longest while there are too many, but never `kept`.
+fn make_room(open: &mut HashMap<String, Arc<Workspace>>, kept: &str) -> Vec<Arc<Workspace>> {
+    let mut closed = Vec::new();
+    while open.len() > OPEN_MAX {
+        let idle = open.iter().filter(|(key, workspace)| key.as_str() != kept && workspace.is_idle());
+        let Some(key) = idle.min_by_key(|(_, workspace)| *workspace.used()).map(|(key, _)| key.clone()) else { break };
+        closed.extend(open.remove(&key));
+    }
+    closed
+}

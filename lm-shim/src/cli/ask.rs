@@ -1,0 +1,82 @@
+//! `lm-shim ask`.
+
+use std::{
+    env,
+    io::{IsTerminal, Read, stdin},
+    path::Path,
+};
+
+use lm_proto::message;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Ask, connector,
+    output::{self, Failed, Outcome, StatusLine},
+};
+use crate::{
+    connector::Role,
+    mcp::{session, tool},
+};
+
+/// Asks, shows what is going on, prints the answer.
+pub(super) async fn ask(arguments: Ask) -> Outcome {
+    let question = question(arguments.question).await?;
+    let ask = message::Ask {
+        question,
+        cwd: directory(arguments.cwd.as_deref())?,
+        max_answer_tokens: arguments.max_answer_tokens,
+        timeout_s: arguments.timeout,
+        environment: session::environment(),
+    };
+    let connector = connector()?;
+    let mut status = StatusLine::new();
+    status.show("asking …");
+    let answer = connector.ask(Role::Ask, ask, |step| status.show(&step), &CancellationToken::new()).await;
+    status.clear();
+    let answer = answer.map_err(Failed::from_error)?;
+    let printed = output::print(&output::line(if arguments.json { &answer.json } else { &answer.text }))?;
+    if status.is_terminal() && !arguments.json && !answer.trailer.is_empty() {
+        output::say(&format!("\n{}\n", answer.trailer));
+    }
+    Ok(printed)
+}
+
+/// The words given, or what standard input has.
+async fn question(words: Vec<String>) -> Result<String, Failed> {
+    let question = match words.as_slice() {
+        [] if stdin().is_terminal() => {
+            return Err(Failed::usage("give a question, as in: lm-shim ask \"where is the entry point?\""));
+        }
+        [] => read_input().await?,
+        [dash] if dash == "-" => read_input().await?,
+        words => words.join(" "),
+    };
+    tool::check_question(&question).map_err(|reason| Failed::usage(reason.replace("`question`", "the question")))?;
+    Ok(question.trim().to_owned())
+}
+
+/// All of standard input, as far as it can be a question or a setting.
+pub(super) async fn read_input() -> Result<String, Failed> {
+    let read = tokio::task::spawn_blocking(|| {
+        let mut bytes = Vec::new();
+        let limit = tool::QUESTION_BYTES_MAX as u64 + 1;
+        stdin().lock().take(limit).read_to_end(&mut bytes).map(|_| bytes)
+    });
+    match read.await {
+        Ok(Ok(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Ok(Err(error)) => Err(Failed::new(format!("cannot read standard input: {error}"))),
+        Err(error) => Err(Failed::new(format!("cannot read standard input: {error}"))),
+    }
+}
+
+/// The directory asked from, absolute.
+pub(super) fn directory(given: Option<&Path>) -> Result<String, Failed> {
+    let path = match given {
+        Some(given) => std::path::absolute(given)
+            .map_err(|error| Failed::usage(format!("cannot use `{}` as a directory: {error}", given.display())))?,
+        None => env::current_dir().map_err(|error| {
+            Failed::new(format!("the current directory cannot be read ({error}); give one with --cwd"))
+        })?,
+    };
+    session::to_text(&path).map_err(Failed::new)
+}

@@ -1,0 +1,163 @@
+//! The command line: what people and scripts type, and what they see.
+//!
+//! Standard output carries the result and nothing else; everything said besides goes to standard
+//! error. Exit codes: 0 done, 1 failed with a reason, 2 wrong usage, 130 interrupted. Texts of
+//! reports are made by the daemon; here they are only shown.
+
+mod ask;
+mod config;
+mod doctor;
+mod output;
+mod report;
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use lm_proto::DataDirectory;
+use tokio::time::Instant;
+
+use crate::connector::{Connector, Drained};
+use output::{Failed, Outcome};
+
+/// How long a command waits for the daemon to be found or started.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
+/// How long `stop` waits for the daemon to finish its work.
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
+
+const AFTER_HELP: &str = "\
+Without arguments lm-shim is an MCP server over standard input and output,
+which is how Claude Code starts it.
+
+Example: lm-shim ask \"where is the retry policy of the HTTP client?\"";
+
+/// Live Memory: a memory of your code base that answers questions.
+#[derive(Parser)]
+#[command(name = "lm-shim", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Ask a question about a code base
+    Ask(Ask),
+    /// Finish running work and stop the daemon; the next question starts it
+    Stop,
+    /// Show or change settings
+    #[command(subcommand)]
+    Config(Config),
+    /// Show what the daemon knows and has done
+    Stats(Json),
+    /// Check the installation and say what is wrong
+    Doctor(Json),
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+The answer goes to standard output; on a terminal, progress and a line about
+how the answer came about go to standard error. The object of --json has the
+answer, its sources, usage, timing and provider.")]
+struct Ask {
+    /// Directory asked about [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// Print one JSON object, for scripts
+    #[arg(long)]
+    json: bool,
+    /// Answer within so many seconds, as well as can be
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..))]
+    timeout: Option<u32>,
+    /// The longest answer wanted, in tokens
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_answer_tokens: Option<u32>,
+    /// The question; `-`, or nothing, reads it from standard input
+    question: Vec<String>,
+}
+
+#[derive(Subcommand)]
+enum Config {
+    /// Show every setting, its value and where that comes from
+    Show(Json),
+    /// Change settings in config.json, all or none
+    #[command(after_help = "\
+NAME=- reads the value from standard input, which keeps a secret out of the
+shell's history and out of sight of other users.
+
+Example: lm-shim config set default_timeout_s=120 max_answer_tokens=2000")]
+    Set {
+        /// What to set
+        #[arg(value_name = "NAME=VALUE", required = true)]
+        changes: Vec<String>,
+    },
+    /// Remove settings from config.json, so that defaults hold again
+    Unset {
+        /// What to remove
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
+}
+
+#[derive(Args)]
+struct Json {
+    /// Print one JSON object instead
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs what the arguments say.
+pub(crate) fn run() -> ExitCode {
+    run_with(std::env::args_os().collect())
+}
+
+fn run_with(arguments: Vec<OsString>) -> ExitCode {
+    let command_line = match CommandLine::try_parse_from(arguments) {
+        Ok(command_line) => command_line,
+        Err(error) => return output::show_clap(&error),
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return output::end(Err(Failed::new(format!("cannot start: {error}; try again")))),
+    };
+    let outcome = runtime.block_on(async {
+        tokio::select! {
+            outcome = perform(command_line.verb) => outcome,
+            // What was asked for is dropped, which cancels it in the daemon.
+            Ok(()) = tokio::signal::ctrl_c() => Err(Failed::interrupted()),
+        }
+    });
+    // A read of standard input may still hang in a thread of the runtime.
+    runtime.shutdown_background();
+    output::end(outcome)
+}
+
+async fn perform(verb: Verb) -> Outcome {
+    match verb {
+        Verb::Ask(arguments) => ask::ask(arguments).await,
+        Verb::Stop => stop().await,
+        Verb::Config(Config::Show(Json { json })) => config::show(json).await,
+        Verb::Config(Config::Set { changes }) => config::set(changes).await,
+        Verb::Config(Config::Unset { names }) => config::unset(names).await,
+        Verb::Stats(Json { json }) => report::stats(json).await,
+        Verb::Doctor(Json { json }) => doctor::doctor(json).await,
+    }
+}
+
+/// Shows what there is to someone who started the server by hand.
+pub(crate) fn show_help() -> ExitCode {
+    output::say(&CommandLine::command().render_help().to_string());
+    ExitCode::from(2)
+}
+
+async fn stop() -> Outcome {
+    let drained = connector()?.drain(Instant::now() + STOP_PATIENCE).await.map_err(Failed::from_error)?;
+    output::print(match drained {
+        Drained::Left => "The daemon has finished its work and left.\n",
+        Drained::WasNotRunning => "The daemon was not running.\n",
+    })
+}
+
+/// The way to the daemon of this user's data directory.
+fn connector() -> Result<Connector, Failed> {
+    Ok(Connector::new(DataDirectory::open().map_err(Failed::from_error)?))
+}

@@ -1,0 +1,138 @@
+//! Writing to people: the result, what is said besides, and the exit code.
+
+use std::{
+    error::Error,
+    io::{self, ErrorKind, IsTerminal, Write, stderr, stdout},
+    process::ExitCode,
+};
+
+/// What a command comes to.
+pub(super) type Outcome = Result<ExitCode, Failed>;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    /// None where there is nothing to say.
+    reason: Option<String>,
+    code: u8,
+}
+
+impl Failed {
+    /// Failed for a reason, which also says what to do.
+    pub(super) fn new(reason: impl Into<String>) -> Self {
+        Self { reason: Some(reason.into()), code: 1 }
+    }
+
+    /// Was asked for in a way that cannot be understood.
+    pub(super) fn usage(reason: impl Into<String>) -> Self {
+        Self { reason: Some(reason.into()), code: 2 }
+    }
+
+    /// Ended by Ctrl-C: 128 and the signal's number, as shells have it.
+    pub(super) fn interrupted() -> Self {
+        Self { reason: None, code: 130 }
+    }
+
+    /// The reason, for another text.
+    pub(super) fn into_reason(self) -> String {
+        self.reason.unwrap_or_default()
+    }
+
+    /// Failed for an error and what lies behind it.
+    pub(super) fn from_error(error: impl Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+/// Ends a command: says why it failed, where it did.
+pub(super) fn end(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(code) => code,
+        Err(Failed { reason, code }) => {
+            if let Some(reason) = reason {
+                let line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+                say(&format!("lm-shim: {line}\n"));
+            }
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Prints a result.
+pub(super) fn print(text: &str) -> Outcome {
+    print_and(text, ExitCode::SUCCESS)
+}
+
+/// Prints a result that ends with a certain code.
+pub(super) fn print_and(text: &str, code: ExitCode) -> Outcome {
+    let mut stdout = stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(code),
+        // As of `lm-shim … | head`: the reader has what it wants.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(Failed::new(format!("cannot write to standard output: {error}"))),
+    }
+}
+
+/// `text` with exactly one newline at its end.
+pub(super) fn line(text: &str) -> String {
+    format!("{}\n", text.trim_end_matches('\n'))
+}
+
+/// Says something to the person; what cannot be said is not worth failing for.
+pub(super) fn say(text: &str) {
+    drop(stderr().lock().write_all(text.as_bytes()));
+}
+
+/// Shows help, a version or a wrong usage, and gives the code for it.
+pub(super) fn show_clap(error: &clap::Error) -> ExitCode {
+    match error.print() {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+    }
+}
+
+/// One line on a terminal that is written over again and again; silent anywhere else.
+pub(super) struct StatusLine {
+    is_terminal: bool,
+    width: usize,
+}
+
+impl StatusLine {
+    pub(super) fn new() -> Self {
+        Self { is_terminal: stderr().is_terminal(), width: 0 }
+    }
+
+    /// Whether a person is looking.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Shows another text in place of the last one.
+    pub(super) fn show(&mut self, text: &str) {
+        if self.is_terminal {
+            // Short of 80 columns, so that it never wraps and control characters never act.
+            let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(78).collect();
+            let width = text.chars().count();
+            drop(
+                write!(stderr().lock(), "\r{text}{}", " ".repeat(self.width.saturating_sub(width)))
+                    .and_then(|()| io::stderr().flush()),
+            );
+            self.width = width;
+        }
+    }
+
+    /// Takes the line away.
+    pub(super) fn clear(&mut self) {
+        if self.width > 0 {
+            say(&format!("\r{}\r", " ".repeat(self.width)));
+            self.width = 0;
+        }
+    }
+}
+
+impl Drop for StatusLine {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
