@@ -179,6 +179,12 @@ impl Fork {
         self.own.push(message);
     }
 
+    /// Whether anything was known before this fork's question.
+    #[must_use]
+    pub fn knows_something(&self) -> bool {
+        !self.opening.is_empty() || !self.base.is_empty()
+    }
+
     /// The turns this fork added.
     #[must_use]
     pub fn own(&self) -> &[Message] {
