@@ -4,7 +4,7 @@
 //! a model ([`llm`]). Dependencies run one way:
 //!
 //! ```text
-//! main → daemon → workspace → agent → { llm, tools, retrieval } → files
+//! main → daemon → workspace → agent → { llm, memory, tools, retrieval } → files
 //!                     settings is known to daemon, workspace and agent; it knows none of them
 //!                     conversation (types only) is known to all above that speak with a model
 //! ```
@@ -17,6 +17,7 @@ pub mod conversation;
 pub mod daemon;
 pub mod files;
 pub mod llm;
+pub mod memory;
 pub mod retrieval;
 pub mod settings;
 pub mod tools;

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use crate::source::{File, project_files};
 
 /// Each room and the rooms it may name: the whole table, so a new room is entered here first.
-const ROOMS: [(&str, &[&str]); 9] = [
+const ROOMS: [(&str, &[&str]); 10] = [
     // The daemon hands questions to workspaces alone; the states of the others it only reports.
     ("daemon", &["workspace", "agent", "retrieval", "settings"]),
     ("workspace", &["agent", "retrieval", "files", "settings"]),
-    ("agent", &["llm", "retrieval", "tools", "conversation", "files", "settings"]),
+    ("agent", &["llm", "memory", "retrieval", "tools", "conversation", "files", "settings"]),
     ("llm", &["conversation"]),
+    ("memory", &["conversation"]),
     ("retrieval", &["files"]),
     ("tools", &["files"]),
     ("conversation", &[]),
