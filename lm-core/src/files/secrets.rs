@@ -26,6 +26,8 @@ const NAMES: &[&str] = &[
     ".boto",
     ".vault-token",
     "credentials.json",
+    ".credentials.json",
+    ".envrc",
     "client_secret.json",
     "application_default_credentials.json",
     "service-account.json",
