@@ -1,10 +1,10 @@
 //! The daemon of Live Memory: one memory per repository, answered read-only.
 //!
-//! A [`daemon`] keeps a memory per [`workspace`]; an [`agent`] answers with [`retrieval`] (and later
-//! with tools and a model). Dependencies run one way:
+//! A [`daemon`] keeps a memory per [`workspace`]; an [`agent`] answers with [`tools`], [`retrieval`] and
+//! a model ([`llm`]). Dependencies run one way:
 //!
 //! ```text
-//! main → daemon → workspace → agent → { retrieval } → files
+//! main → daemon → workspace → agent → { llm, memory, tools, retrieval } → files
 //!                     settings is known to daemon, workspace and agent; it knows none of them
 //!                     conversation (types only) is known to all above that speak with a model
 //! ```
@@ -16,6 +16,9 @@ pub mod agent;
 pub mod conversation;
 pub mod daemon;
 pub mod files;
+pub mod llm;
+pub mod memory;
 pub mod retrieval;
 pub mod settings;
+pub mod tools;
 pub mod workspace;

@@ -100,7 +100,11 @@ impl DataDirectory {
     /// settings in it hold a key. Without a place to write, there is nothing to keep out either.
     fn keep_out_searches(&self) {
         let rules = self.root.join(".livememoryignore");
-        if let Ok(mut file) = fs::OpenOptions::new().write(true).create_new(true).open(rules) {
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        if let Ok(mut file) = options.open(rules) {
             let _ = io::Write::write_all(&mut file, b"# The data of Live Memory is never searched.\n*\n");
         }
     }

@@ -4,6 +4,7 @@
 mod cli;
 mod directories;
 mod election;
+mod llm_wire;
 mod mcp;
 mod retrieval;
 mod session;
@@ -11,4 +12,5 @@ mod settings;
 mod stdio_bytes;
 #[cfg(unix)]
 mod terminal;
+mod tools;
 mod workspace_roots;

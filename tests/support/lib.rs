@@ -9,6 +9,7 @@ pub mod corpus;
 pub mod daemon;
 pub mod git;
 pub mod mcp_client;
+pub mod model_server;
 pub mod run;
 pub mod sandbox;
 pub mod scripted_daemon;
@@ -17,6 +18,7 @@ pub mod terminal;
 pub mod wait;
 
 pub use mcp_client::McpClient;
+pub use model_server::ModelServer;
 pub use sandbox::Sandbox;
 pub use scripted_daemon::{Behaviour, ScriptedDaemon};
 pub use wait::wait_until;

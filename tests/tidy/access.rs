@@ -28,6 +28,11 @@ const RULES: &[Rule] = &[
             "lm-core/src/workspace/root.rs",
             "lm-core/src/workspace/repository.rs",
             "lm-core/src/workspace/registry.rs",
+            // the file that a person named for the key,
+            "lm-core/src/llm/credentials.rs",
+            // judging a git repository before it is opened, and the user's own git configuration,
+            "lm-core/src/tools/git/open.rs",
+            "lm-core/src/tools/git/user.rs",
             // and the data directory.
             "lm-core/src/settings/config_file.rs",
             "lm-core/src/daemon/",
@@ -65,7 +70,15 @@ const RULES: &[Rule] = &[
         within: EVERYWHERE,
         allowed: &["lm-proto/src/endpoint.rs"],
     },
+    Rule { what: "names reqwest", words: &["reqwest"], within: EVERYWHERE, allowed: &["lm-core/src/llm/"] },
+    Rule {
+        what: "reads a secret",
+        words: &["expose_secret", "ExposeSecret"],
+        within: EVERYWHERE,
+        allowed: &["lm-core/src/llm/credentials.rs"],
+    },
     Rule { what: "names cap_std", words: &["cap_std"], within: EVERYWHERE, allowed: &["lm-core/src/files/"] },
+    Rule { what: "names gix", words: &["gix"], within: EVERYWHERE, allowed: &["lm-core/src/tools/git/"] },
     Rule { what: "names tantivy", words: &["tantivy"], within: EVERYWHERE, allowed: &["lm-core/src/retrieval/"] },
     Rule {
         what: "names rmcp",

@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use crate::source::{File, project_files};
 
 /// Each room and the rooms it may name: the whole table, so a new room is entered here first.
-const ROOMS: [(&str, &[&str]); 7] = [
+const ROOMS: [(&str, &[&str]); 10] = [
     // The daemon hands questions to workspaces alone; the states of the others it only reports.
     ("daemon", &["workspace", "agent", "retrieval", "settings"]),
     ("workspace", &["agent", "retrieval", "files", "settings"]),
-    ("agent", &["retrieval", "conversation", "files", "settings"]),
+    ("agent", &["llm", "memory", "retrieval", "tools", "conversation", "files", "settings"]),
+    ("llm", &["conversation"]),
+    ("memory", &["conversation"]),
     ("retrieval", &["files"]),
+    ("tools", &["files"]),
     ("conversation", &[]),
     ("files", &[]),
     ("settings", &[]),

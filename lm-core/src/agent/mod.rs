@@ -1,6 +1,9 @@
 //! Answers a question about one workspace.
 //!
-//! Knows what was found and turns it into an answer. Not allowed here: files, sockets, clocks; what
-//! an answer is made of is handed in.
+//! Knows what was found and turns it into an answer, or has a model look for itself. Not allowed
+//! here: files and sockets of its own; what an answer is made of is handed in.
 
+pub mod citations;
+pub mod inquiry;
 pub mod offline;
+pub mod prompts;

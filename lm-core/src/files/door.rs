@@ -20,6 +20,17 @@ pub struct WorkspaceFiles {
     pub(super) handle: Dir,
 }
 
+/// What a path leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A pipe, a socket, a device.
+    Other,
+}
+
 /// The bytes of a regular file, as far as they were wanted.
 struct RawFile {
     bytes: Vec<u8>,
@@ -66,6 +77,20 @@ impl WorkspaceFiles {
         let (size, modified, truncated) = (raw.size, raw.modified, raw.truncated);
         let (text, encoding) = understand(raw, path)?;
         Ok(FileText { text, sha256, size, modified, encoding, truncated })
+    }
+
+    /// What a path, relative to the root, leads to; links are followed as long as they stay inside.
+    pub fn kind(&self, path: &Path) -> Result<PathKind, ReadError> {
+        if path.components().any(|part| matches!(part, Component::RootDir | Component::Prefix(_))) {
+            return Err(ReadError::Outside(display_path(path)));
+        }
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let metadata = self.handle.metadata(path).map_err(|source| self.refusal(path, source))?;
+        Ok(match metadata.file_type() {
+            kind if kind.is_file() => PathKind::File,
+            kind if kind.is_dir() => PathKind::Directory,
+            _ => PathKind::Other,
+        })
     }
 
     /// Reads a file that a walk has just found, for searching: without asking for its type again,

@@ -13,11 +13,12 @@ mod secrets;
 mod text;
 mod walk;
 
-pub use door::WorkspaceFiles;
+pub use door::{PathKind, WorkspaceFiles};
 pub use names::display_path;
 pub use walk::{FoundFile, WalkLimits, WalkReport};
 
 pub(crate) use names::{path_from_bytes, path_to_bytes};
+pub(crate) use secrets::{holds_secret, is_secret_name};
 pub(crate) use walk::nanoseconds;
 
 use std::{io, path::PathBuf, time::SystemTime};

@@ -26,6 +26,8 @@ const NAMES: &[&str] = &[
     ".boto",
     ".vault-token",
     "credentials.json",
+    ".credentials.json",
+    ".envrc",
     "client_secret.json",
     "application_default_credentials.json",
     "service-account.json",
@@ -57,7 +59,7 @@ const PLACES: &[(&str, &str)] =
     &[(".aws", "credentials"), (".docker", "config.json"), (".kube", "config"), (".azure", "accesstokens.json")];
 
 /// Whether a file's name or place says that it holds secrets.
-pub(super) fn is_secret_name(path: &Path) -> bool {
+pub(crate) fn is_secret_name(path: &Path) -> bool {
     let Some(name) = path.file_name() else { return false };
     let directory = path.parent().unwrap_or(Path::new(""));
     is_private_directory(directory) || is_secret_name_in(directory, name)
@@ -156,7 +158,7 @@ const SHAPES: &[&str] = &[
 static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&SHAPES.join("|")).ok());
 
 /// Whether text holds something that has the shape of a real secret.
-pub(super) fn holds_secret(text: &str) -> bool {
+pub(crate) fn holds_secret(text: &str) -> bool {
     // Without the pattern nothing may pass; a test compiles it.
     PATTERN.as_ref().is_none_or(|pattern| pattern.find_iter(text).any(|found| !is_placeholder(found.as_str())))
 }

@@ -93,6 +93,7 @@ struct Queue {
 
 struct Walk<'a> {
     files: &'a WorkspaceFiles,
+    under: &'a Path,
     limits: &'a WalkLimits,
     cancel: &'a CancellationToken,
     queue: Mutex<Queue>,
@@ -117,10 +118,24 @@ impl WorkspaceFiles {
         state: impl Fn() -> S + Sync,
         visit: impl Fn(&mut S, FoundFile) -> bool + Sync,
     ) -> io::Result<(Vec<S>, WalkReport)> {
+        self.walk_under(Path::new(""), limits, cancel, state, visit)
+    }
+
+    /// As [`Self::walk`], but only for what lies below a directory, given relative to the root. The
+    /// rules of the directories above it hold as well.
+    pub fn walk_under<S: Send>(
+        &self,
+        under: &Path,
+        limits: &WalkLimits,
+        cancel: &CancellationToken,
+        state: impl Fn() -> S + Sync,
+        visit: impl Fn(&mut S, FoundFile) -> bool + Sync,
+    ) -> io::Result<(Vec<S>, WalkReport)> {
         self.handle.entries()?;
         let first = Job { directory: PathBuf::new(), rules: Arc::default(), depth: 0 };
         let walk = Walk {
             files: self,
+            under,
             limits,
             cancel,
             queue: Mutex::new(Queue { jobs: vec![first], busy: 0 }),
@@ -231,6 +246,7 @@ impl Walk<'_> {
         }
         let rules = IgnoreRules::descend(self.files, &job.directory, &job.rules, present);
         let private = secrets::is_private_directory(&job.directory);
+        let within = job.directory.starts_with(self.under);
         let mut deeper = Vec::new();
         for (position, (name, entry)) in entries.into_iter().enumerate() {
             if name == ".git" {
@@ -244,6 +260,10 @@ impl Walk<'_> {
                 continue;
             };
             let path = job.directory.join(&name);
+            let on_the_way = kind.is_dir() && self.under.starts_with(&path);
+            if !within && !on_the_way {
+                continue;
+            }
             if rules.ignores(&path, kind.is_dir()) {
                 continue;
             }

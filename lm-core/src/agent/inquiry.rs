@@ -1,0 +1,452 @@
+//! One question, answered by a model that looks things up: the rounds from the question to the
+//! answer.
+//!
+//! The inquiry owns its fork and nothing else: what it is given is the model, the tools and the
+//! bounds; what it gives back is the answer and the fork, to be committed by whoever keeps the log.
+//! Half a conversation never leaves here: where there is no answer there is no fork either.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::prompts::{self, QuestionBudget};
+use crate::{
+    conversation::{Block, Message, Role},
+    llm::{
+        Breakpoint, CallControl, Completion, Lifetime, ModelClient, ModelError, ModelEvent, ModelRequest, Position,
+        Purpose, Stop, ToolSpec, Usage,
+    },
+    memory::{
+        log::{Fork, Source},
+        prompt::Breakpoints,
+        tokens::TokenEstimate,
+    },
+    tools::{ToolOutput, Tools},
+};
+
+/// Room for what a model thinks before it answers; thinking counts into a completion's tokens.
+const THINKING_TOKENS: u32 = 4096;
+/// What is kept free at the end of the window for estimates that err.
+const WINDOW_RESERVE: f64 = 0.02;
+/// How far past the soft deadline an answer that is being written may go.
+const GRACE: Duration = Duration::from_secs(4);
+/// How long one tool may take at most.
+const TOOL_LIMIT: Duration = Duration::from_secs(20);
+/// Told in place of a result that no longer fits.
+const NOT_SHOWN: &str = "[not shown: the context window is full]";
+
+/// What bounds an inquiry.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The longest answer in tokens.
+    pub answer_tokens: u32,
+    /// When the answer is due.
+    pub due: Instant,
+    /// The most rounds with tools.
+    pub rounds: u32,
+    /// The window in tokens, prompt and answer together.
+    pub window: u64,
+    /// Whether an answer without any grounding is sent back once.
+    pub look_first: bool,
+    /// How long the provider keeps what the prompt begins with.
+    pub lifetime: Lifetime,
+}
+
+/// A question and all that is needed to answer it.
+#[derive(Debug)]
+pub struct Inquiry<'a> {
+    /// Who answers.
+    pub model: &'a dyn ModelClient,
+    /// What it may look with.
+    pub tools: &'a Arc<Tools>,
+    /// The same, as it is told of them.
+    pub tool_specs: &'a [ToolSpec],
+    /// The system text.
+    pub system: &'a str,
+    /// The question, in the asker's words.
+    pub question: &'a str,
+    /// Places to look first, where nothing is known yet.
+    pub places: &'a [String],
+    /// Deltas since the last question, as one block; empty for none.
+    pub deltas: &'a str,
+    /// Its bounds.
+    pub bounds: Bounds,
+    /// Names the log in requests.
+    pub conversation: Option<&'a str>,
+    /// How large text is.
+    pub estimate: TokenEstimate,
+    /// Stops all of it.
+    pub cancel: &'a CancellationToken,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answered {
+    /// The model's text.
+    pub text: String,
+    /// Whether it was cut at a limit.
+    pub truncated: bool,
+    /// The whole conversation of this question.
+    pub fork: Fork,
+    /// The files whose text the model was shown.
+    pub sources: BTreeSet<Source>,
+    /// What was said and done.
+    pub tally: Tally,
+    /// The estimate with what was learned.
+    pub estimate: TokenEstimate,
+}
+
+/// What an inquiry took, answered or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Tokens over all requests.
+    pub usage: Usage,
+    /// Requests that were answered.
+    pub requests: u32,
+    /// Tools that were run.
+    pub tool_calls: u32,
+    /// Tokens of the last prompt.
+    pub prompt_tokens: u64,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum InquiryError {
+    /// The asker went away.
+    #[error("cancelled")]
+    Cancelled,
+    /// The model could not be asked, or gave nothing usable.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// Time ran out in the middle of the answer.
+    #[error("time ran out while the model was answering")]
+    Late {
+        /// What it had said by then.
+        text: String,
+    },
+    /// It ended its turn without a word, twice.
+    #[error("the model ended its turn without an answer")]
+    Empty,
+    /// It declined.
+    #[error("the model declined to answer")]
+    Refused,
+}
+
+/// A failure and what it cost all the same.
+#[derive(Debug)]
+pub struct Failed {
+    /// Why.
+    pub error: InquiryError,
+    /// What it took.
+    pub tally: Tally,
+}
+
+impl From<InquiryError> for Failed {
+    fn from(error: InquiryError) -> Self {
+        Self { error, tally: Tally::default() }
+    }
+}
+
+/// Where an inquiry stands.
+struct Running<'a, 'b> {
+    inquiry: &'b Inquiry<'a>,
+    fork: Fork,
+    sources: BTreeSet<Source>,
+    tally: Tally,
+    estimate: TokenEstimate,
+    /// Bytes of the request whose prompt tokens were reported last.
+    reported_bytes: usize,
+    /// Told that no tools can be used any more.
+    told_to_answer: bool,
+    /// Sent back once for having looked at nothing.
+    sent_back: bool,
+    /// Ended a turn without a word.
+    was_empty: bool,
+    longest_round: Duration,
+    rounds: u32,
+}
+
+impl Inquiry<'_> {
+    /// Asks in `fork` until there is an answer.
+    ///
+    /// # Errors
+    /// Where there is none; the fork is then gone, and nothing of it may be committed.
+    pub async fn answer(&self, fork: Fork, progress: &(dyn Fn(String) + Send + Sync)) -> Result<Answered, Failed> {
+        let mut running = Running {
+            inquiry: self,
+            fork,
+            sources: BTreeSet::new(),
+            tally: Tally::default(),
+            estimate: self.estimate.clone(),
+            reported_bytes: 0,
+            told_to_answer: false,
+            sent_back: false,
+            was_empty: false,
+            longest_round: Duration::ZERO,
+            rounds: 0,
+        };
+        running.ask();
+        match running.rounds(progress).await {
+            Ok((text, truncated)) => Ok(Answered {
+                text,
+                truncated,
+                fork: running.fork,
+                sources: running.sources,
+                tally: running.tally,
+                estimate: running.estimate,
+            }),
+            Err(error) => Err(Failed { error, tally: running.tally }),
+        }
+    }
+}
+
+impl Running<'_, '_> {
+    fn ask(&mut self) {
+        let inquiry = self.inquiry;
+        let budget = QuestionBudget {
+            answer_tokens: inquiry.bounds.answer_tokens,
+            time: inquiry.bounds.due.saturating_duration_since(Instant::now()),
+            rounds: inquiry.bounds.rounds,
+        };
+        let question = prompts::question(inquiry.question, budget, inquiry.places);
+        let texts = [inquiry.deltas, &question].into_iter().filter(|text| !text.is_empty());
+        let blocks = texts.map(|text| Block::Text { text: text.into() }).collect();
+        self.fork.push(Message { role: Role::User, blocks });
+    }
+
+    async fn rounds(&mut self, progress: &(dyn Fn(String) + Send + Sync)) -> Result<(String, bool), InquiryError> {
+        loop {
+            let started = Instant::now();
+            let completion = self.complete(progress).await?;
+            self.learn(&completion);
+            let calls: Vec<Call> = calls(&completion);
+            if completion.stop == Stop::Refusal {
+                return Err(InquiryError::Refused);
+            }
+            if !calls.is_empty() {
+                if self.told_to_answer && self.was_empty {
+                    // Told twice, and still no answer.
+                    return Err(InquiryError::Empty);
+                }
+                self.was_empty = self.told_to_answer;
+                self.look(completion, calls, progress).await?;
+                self.longest_round = self.longest_round.max(started.elapsed());
+                continue;
+            }
+            let text = completion.text();
+            if text.trim().is_empty() {
+                if self.was_empty {
+                    return Err(InquiryError::Empty);
+                }
+                // The same request again: nothing was added, so nothing is taken back.
+                self.was_empty = true;
+                continue;
+            }
+            if self.must_look_first() {
+                self.sent_back = true;
+                self.fork.push(Message { role: Role::Assistant, blocks: completion.blocks });
+                self.fork.push(Message::user(prompts::LOOK_FIRST));
+                continue;
+            }
+            let truncated = matches!(completion.stop, Stop::MaxTokens | Stop::ContextExceeded);
+            self.fork.push(Message { role: Role::Assistant, blocks: completion.blocks });
+            return Ok(self.within_budget(text, truncated));
+        }
+    }
+
+    /// Nothing was seen: neither in this question nor in what was known before it.
+    fn must_look_first(&self) -> bool {
+        self.inquiry.bounds.look_first
+            && !self.sent_back
+            && !self.told_to_answer
+            && self.tally.tool_calls == 0
+            && !self.fork.knows_something()
+    }
+
+    async fn complete(&self, progress: &(dyn Fn(String) + Send + Sync)) -> Result<Completion, InquiryError> {
+        let inquiry = self.inquiry;
+        let segments = self.fork.segments();
+        let breakpoints = breakpoints(&self.fork, inquiry.bounds.lifetime);
+        let system = [inquiry.system];
+        let request = ModelRequest {
+            system: &system,
+            tools: inquiry.tool_specs,
+            messages: &segments,
+            max_tokens: inquiry.bounds.answer_tokens.saturating_add(THINKING_TOKENS),
+            breakpoints: &breakpoints,
+            purpose: Purpose::Question,
+            conversation: inquiry.conversation,
+        };
+        let control = CallControl {
+            deadline: tokio::time::Instant::from_std(inquiry.bounds.due + GRACE),
+            cancelled: inquiry.cancel.clone(),
+        };
+        let mut said = String::new();
+        let mut events = |event: ModelEvent<'_>| match event {
+            ModelEvent::Text(text) => said.push_str(text),
+            ModelEvent::Retry { after, reason } => {
+                progress(format!("the provider is busy ({reason}); again in {:.1} s", after.as_secs_f64()));
+            }
+            ModelEvent::Started | ModelEvent::ToolCall { .. } => {}
+        };
+        let completed = inquiry.model.complete(request, &control, &mut events).await;
+        match completed {
+            Ok(completion) => Ok(completion),
+            Err(_) if inquiry.cancel.is_cancelled() => Err(InquiryError::Cancelled),
+            Err(ModelError::Deadline { .. }) if !said.trim().is_empty() => Err(InquiryError::Late { text: said }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn learn(&mut self, completion: &Completion) {
+        self.tally.usage = self.tally.usage.plus(&completion.usage);
+        self.tally.requests += 1;
+        let bytes = self.fork.bytes() + self.inquiry.system.len();
+        if let Some(prompt) = completion.usage.prompt() {
+            let (added_bytes, added_tokens) =
+                (bytes.saturating_sub(self.reported_bytes), prompt.saturating_sub(self.tally.prompt_tokens));
+            self.estimate.learn(added_bytes, added_tokens);
+            self.tally.prompt_tokens = prompt;
+            self.reported_bytes = bytes;
+        }
+    }
+
+    /// Tokens of the next prompt: what was reported of the last one and an estimate of what is new.
+    fn next_prompt(&self) -> u64 {
+        let bytes = self.fork.bytes() + self.inquiry.system.len();
+        self.tally.prompt_tokens + self.estimate.tokens(bytes.saturating_sub(self.reported_bytes))
+    }
+
+    /// Tokens that may still be added to the prompt.
+    fn room(&self) -> u64 {
+        let bounds = &self.inquiry.bounds;
+        let kept_free = (bounds.window as f64 * WINDOW_RESERVE) as u64
+            + u64::from(bounds.answer_tokens)
+            + u64::from(THINKING_TOKENS);
+        bounds.window.saturating_sub(kept_free).saturating_sub(self.next_prompt())
+    }
+
+    /// Runs the calls side by side and adds their results in the order of the calls.
+    async fn look(
+        &mut self,
+        completion: Completion,
+        calls: Vec<Call>,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<(), InquiryError> {
+        self.rounds += 1;
+        self.fork.push(Message { role: Role::Assistant, blocks: completion.blocks.clone() });
+        let deadline = (Instant::now() + TOOL_LIMIT).min(self.inquiry.bounds.due);
+        let refused = self.told_to_answer;
+        progress(looking_at(&calls));
+        let outputs = calls.iter().map(|call| {
+            let tools = Arc::clone(self.inquiry.tools);
+            let (name, input) = (Arc::clone(&call.name), Arc::clone(&call.input));
+            let cancel = self.inquiry.cancel.clone();
+            let problem = call.problem.clone();
+            async move {
+                match problem {
+                    Some(problem) => ToolOutput { text: problem, is_error: true, files: Vec::new() },
+                    None if refused => ToolOutput {
+                        text: "no more tools can be used for this question".into(),
+                        is_error: true,
+                        files: Vec::new(),
+                    },
+                    None => tools.call(name, input, deadline, cancel).await,
+                }
+            }
+        });
+        let outputs = futures_util::future::join_all(outputs).await;
+        if self.inquiry.cancel.is_cancelled() {
+            return Err(InquiryError::Cancelled);
+        }
+        self.tally.tool_calls += u32::try_from(calls.len()).unwrap_or(u32::MAX);
+        let mut room = self.room();
+        let mut full = false;
+        let mut results = Vec::with_capacity(calls.len());
+        for (call, output) in calls.iter().zip(outputs) {
+            let tokens = self.estimate.tokens(output.text.len());
+            let (text, is_error) = if tokens <= room {
+                room -= tokens;
+                let seen = output.files.iter().map(|file| Source {
+                    path: crate::files::display_path(&file.path).into(),
+                    sha256: file.sha256.as_str().into(),
+                });
+                self.sources.extend(seen);
+                (output.text, output.is_error)
+            } else {
+                full = true;
+                (NOT_SHOWN.to_owned(), true)
+            };
+            results.push((Arc::clone(&call.id), text, is_error));
+        }
+        self.told_to_answer = full || self.is_time_to_answer();
+        if self.told_to_answer
+            && let Some((_, text, _)) = results.last_mut()
+        {
+            text.push_str(prompts::ANSWER_NOW);
+        }
+        let blocks = results
+            .into_iter()
+            .map(|(id, text, is_error)| Block::ToolResult { id, text: text.into(), is_error })
+            .collect();
+        self.fork.push(Message { role: Role::User, blocks });
+        Ok(())
+    }
+
+    /// One more round like the longest so far, and then an answer, would come too late; or the rounds
+    /// are used up.
+    fn is_time_to_answer(&self) -> bool {
+        let left = self.inquiry.bounds.due.saturating_duration_since(Instant::now());
+        self.told_to_answer || self.rounds >= self.inquiry.bounds.rounds || left < self.longest_round * 2
+    }
+
+    /// The text within the answer budget, and whether it was cut.
+    fn within_budget(&self, text: String, truncated: bool) -> (String, bool) {
+        let most = self.estimate.bytes(u64::from(self.inquiry.bounds.answer_tokens));
+        if text.len() <= most {
+            return (text, truncated);
+        }
+        let end = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        (text[..end].to_owned(), true)
+    }
+}
+
+struct Call {
+    id: Arc<str>,
+    name: Arc<str>,
+    input: Arc<str>,
+    /// Why it cannot be run.
+    problem: Option<String>,
+}
+
+fn calls(completion: &Completion) -> Vec<Call> {
+    let problem = |id: &str| {
+        let invalid = completion.invalid_calls.iter().find(|call| *call.id == *id)?;
+        Some(format!("{}; call the tool again with a JSON object", invalid.problem))
+    };
+    let call = |block: &Block| match block {
+        Block::ToolUse { id, name, input } => {
+            Some(Call { id: Arc::clone(id), name: Arc::clone(name), input: Arc::clone(input), problem: problem(id) })
+        }
+        _ => None,
+    };
+    completion.blocks.iter().filter_map(call).collect()
+}
+
+fn looking_at(calls: &[Call]) -> String {
+    let names: Vec<&str> = calls.iter().take(4).map(|call| &*call.name).collect();
+    let more =
+        if calls.len() > names.len() { format!(" and {} more", calls.len() - names.len()) } else { String::new() };
+    format!("looking: {}{more}", names.join(", "))
+}
+
+fn breakpoints(fork: &Fork, lifetime: Lifetime) -> Vec<Breakpoint> {
+    let wanted = Breakpoints::of(fork);
+    let system = wanted.system.then_some(Position::System { block: 0 });
+    let turns = wanted.turns.into_iter().map(|at| Position::Message { message: at.message, block: at.block });
+    system.into_iter().chain(turns).map(|at| Breakpoint { at, lifetime }).collect()
+}

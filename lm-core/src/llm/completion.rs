@@ -1,0 +1,209 @@
+//! What a model gave back.
+
+use std::sync::Arc;
+
+use super::{ModelEvent, client::EventSink};
+use crate::conversation::Block;
+
+/// Why the model stopped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// It had nothing more to say.
+    EndTurn,
+    /// It waits for the results of its tool calls.
+    ToolUse,
+    /// The longest completion was reached: the text is cut.
+    MaxTokens,
+    /// It, or a filter, declined to answer.
+    Refusal,
+    /// The context window was full: the text is cut.
+    ContextExceeded,
+    /// Something this version has no name for; to be taken as an end.
+    Other(String),
+}
+
+/// The tokens of one request; `None` where the provider reported nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Prompt tokens that were neither read from nor written to a cache.
+    pub input: Option<u64>,
+    /// Prompt tokens read from the cache.
+    pub cache_read: Option<u64>,
+    /// Prompt tokens written to the provider's short-lived cache (five minutes, or thirty where
+    /// that is the provider's only lifetime).
+    pub cache_write_5m: Option<u64>,
+    /// Prompt tokens written to the cache for one hour.
+    pub cache_write_1h: Option<u64>,
+    /// Completion tokens, thinking included.
+    pub output: Option<u64>,
+}
+
+impl Usage {
+    /// All prompt tokens, cached or not; `None` if the provider reported none of them.
+    #[must_use]
+    pub fn prompt(&self) -> Option<u64> {
+        let parts = [self.input, self.cache_read, self.cache_write_5m, self.cache_write_1h];
+        parts.iter().any(Option::is_some).then(|| parts.iter().flatten().sum())
+    }
+
+    /// Both together, as the sum over a question's requests.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+        };
+        Self {
+            input: sum(self.input, other.input),
+            cache_read: sum(self.cache_read, other.cache_read),
+            cache_write_5m: sum(self.cache_write_5m, other.cache_write_5m),
+            cache_write_1h: sum(self.cache_write_1h, other.cache_write_1h),
+            output: sum(self.output, other.output),
+        }
+    }
+
+    /// Keeps the larger of each figure: reports of one stream are cumulative, and some servers say
+    /// zero at first.
+    pub(super) fn raise(&mut self, other: &Self) {
+        self.input = self.input.max(other.input);
+        self.cache_read = self.cache_read.max(other.cache_read);
+        self.cache_write_5m = self.cache_write_5m.max(other.cache_write_5m);
+        self.cache_write_1h = self.cache_write_1h.max(other.cache_write_1h);
+        self.output = self.output.max(other.output);
+    }
+}
+
+/// A tool call whose arguments are not a JSON object. It stands among the blocks with `{}` as its
+/// input, so that the conversation stays well-formed; its result should tell the model.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InvalidCall {
+    /// The call's id.
+    pub id: Arc<str>,
+    /// The arguments as the model wrote them.
+    pub arguments: String,
+    /// What is wrong with them.
+    pub problem: String,
+}
+
+/// A whole answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// What the model said, thought and called, in order.
+    pub blocks: Vec<Block>,
+    /// Why it stopped. Tool calls decide by their presence: with one among the blocks this is
+    /// [`Stop::ToolUse`] unless the answer was cut.
+    pub stop: Stop,
+    /// What it cost in tokens.
+    pub usage: Usage,
+    /// The provider's name for this request, for its support.
+    pub request_id: Option<String>,
+    /// Calls that must not be run.
+    pub invalid_calls: Vec<InvalidCall>,
+}
+
+impl Completion {
+    /// The text of the answer, without thoughts and calls.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts = self.blocks.iter().filter_map(|block| match block {
+            Block::Text { text } => Some(&**text),
+            _ => None,
+        });
+        texts.collect()
+    }
+
+    /// Nothing yet.
+    pub(super) fn empty() -> Self {
+        Self {
+            blocks: Vec::new(),
+            stop: Stop::EndTurn,
+            usage: Usage::default(),
+            request_id: None,
+            invalid_calls: Vec::new(),
+        }
+    }
+
+    /// Adds a call as the model wrote it.
+    pub(super) fn call(&mut self, id: Arc<str>, name: Arc<str>, arguments: String, emit: &mut EventSink<'_>) {
+        let input = match object_text(&arguments) {
+            Ok(input) => {
+                emit(ModelEvent::ToolCall { id: &id, name: &name, input: &input });
+                input
+            }
+            Err(problem) => {
+                self.invalid_calls.push(InvalidCall { id: Arc::clone(&id), arguments, problem });
+                "{}".into()
+            }
+        };
+        self.blocks.push(Block::ToolUse { id, name, input });
+    }
+
+    /// Puts stop reason and calls into agreement: servers differ in what they say when they call,
+    /// and a call that was cut off in the middle must not look like one.
+    pub(super) fn settle(&mut self) {
+        let cut = matches!(self.stop, Stop::MaxTokens | Stop::ContextExceeded);
+        if cut && let Some(Block::ToolUse { id, input, .. }) = self.blocks.last() {
+            let invalid = self.invalid_calls.iter().position(|call| call.id == *id);
+            if invalid.is_some() || &**input == "{}" {
+                self.blocks.pop();
+            }
+            if let Some(index) = invalid {
+                self.invalid_calls.remove(index);
+            }
+        }
+        let calls = self.blocks.iter().any(|block| matches!(block, Block::ToolUse { .. }));
+        match self.stop {
+            Stop::EndTurn | Stop::Other(_) if calls => self.stop = Stop::ToolUse,
+            Stop::ToolUse if !calls => self.stop = Stop::EndTurn,
+            _ => {}
+        }
+    }
+}
+
+/// The arguments of a call as the text of a JSON object, or why they are none. Nothing at all and
+/// `null` mean no arguments; a JSON string that holds an object is unwrapped.
+pub(super) fn object_text(arguments: &str) -> Result<Arc<str>, String> {
+    let trimmed = arguments.trim();
+    if trimmed.is_empty() || trimmed == "null" || trimmed == "\"\"" {
+        return Ok("{}".into());
+    }
+    if trimmed.starts_with('"') {
+        let inner: String = serde_json::from_str(trimmed).map_err(|error| error.to_string())?;
+        return if inner.trim_start().starts_with('"') { Err(not_an_object(trimmed)) } else { object_text(&inner) };
+    }
+    match serde_json::from_str::<&serde_json::value::RawValue>(trimmed) {
+        Err(error) => Err(format!("the arguments are not valid JSON: {error}")),
+        Ok(_) if !trimmed.starts_with('{') => Err(not_an_object(trimmed)),
+        Ok(_) => Ok(trimmed.into()),
+    }
+}
+
+fn not_an_object(text: &str) -> String {
+    let start: String = text.chars().take(40).collect();
+    format!("the arguments must be a JSON object, not `{start}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_every_kind_become_an_object_or_a_reason() {
+        for nothing in ["", "  ", "null", "{}", "\"\"", "\"{}\"", "\"null\""] {
+            assert_eq!(object_text(nothing).as_deref(), Ok("{}"), "{nothing:?}");
+        }
+        assert_eq!(object_text("{\"b\":1, \"a\":2}").as_deref(), Ok("{\"b\":1, \"a\":2}"), "bytes are kept");
+        assert_eq!(object_text(r#""{\"path\":\"a\"}""#).as_deref(), Ok(r#"{"path":"a"}"#));
+        for bad in ["{\"a\":", "[1]", "7", "\"\\\"x\\\"\"", "{}{}", "not json"] {
+            assert!(object_text(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_prompt_is_unknown_only_if_nothing_was_reported() {
+        assert_eq!(Usage::default().prompt(), None);
+        let usage = Usage { input: Some(100), cache_read: Some(900), output: Some(5), ..Usage::default() };
+        assert_eq!(usage.prompt(), Some(1000));
+        assert_eq!(usage.plus(&usage).prompt(), Some(2000));
+    }
+}

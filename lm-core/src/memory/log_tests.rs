@@ -1,0 +1,161 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn rounds(question: &str, tool_rounds: usize, calls_per_round: usize, reasoning: bool) -> Vec<Message> {
+    let mut messages = vec![Message::user(question)];
+    for round in 0..tool_rounds {
+        let ids: Vec<Arc<str>> = (0..calls_per_round).map(|call| format!("{question}-{round}-{call}").into()).collect();
+        let mut said = Vec::new();
+        if reasoning {
+            said.push(Block::Reasoning { model: "m".into(), raw: "{}".into() });
+        }
+        said.extend(ids.iter().map(|id| Block::ToolUse {
+            id: Arc::clone(id),
+            name: "Read".into(),
+            input: "{}".into(),
+        }));
+        let results =
+            ids.into_iter().map(|id| Block::ToolResult { id, text: "text".into(), is_error: false }).collect();
+        messages.push(Message { role: Role::Assistant, blocks: said });
+        messages.push(Message { role: Role::User, blocks: results });
+    }
+    messages.push(Message::assistant(format!("answer to {question}")));
+    messages
+}
+
+fn committed(log: &Log) -> Vec<Message> {
+    log.fork().segments().concat()
+}
+
+fn answer(fork: &mut Fork, messages: Vec<Message>) {
+    messages.into_iter().for_each(|message| fork.push(message));
+}
+
+#[test]
+fn the_first_to_finish_commits_whole_and_the_later_one_is_kept_too() {
+    let mut log = Log::new(Epoch(3), vec![]);
+    let (mut first, mut second) = (log.fork(), log.fork());
+    answer(&mut first, rounds("one", 2, 2, true));
+    answer(&mut second, rounds("two", 1, 1, true));
+    assert_eq!(log.commit(second, Retain::All, vec![]), Some(Commit { form: Form::Whole, dropped_blocks: 0 }));
+    assert_eq!(log.commit(first, Retain::All, vec![]), Some(Commit { form: Form::Rebased, dropped_blocks: 2 }));
+    assert_eq!(log.exchanges().len(), 2);
+    let reasoning = |exchange: &Exchange| {
+        exchange
+            .messages
+            .iter()
+            .flat_map(|message| &message.blocks)
+            .any(|block| matches!(block, Block::Reasoning { .. }))
+    };
+    assert!(reasoning(&log.exchanges()[0]) && !reasoning(&log.exchanges()[1]));
+}
+
+#[test]
+fn a_reduced_commit_keeps_question_and_answer_and_counts_the_rest() {
+    let mut log = Log::default();
+    let mut fork = log.fork();
+    answer(&mut fork, rounds("q", 3, 2, false));
+    assert_eq!(log.commit(fork, Retain::None, vec![]), Some(Commit { form: Form::Reduced, dropped_blocks: 12 }));
+    assert_eq!(committed(&log), rounds("q", 0, 0, false));
+}
+
+#[test]
+fn half_a_conversation_is_never_committed() {
+    let whole = rounds("q", 2, 2, false);
+    for length in 0..whole.len() {
+        let mut log = Log::default();
+        let mut fork = log.fork();
+        answer(&mut fork, whole[..length].to_vec());
+        assert_eq!(log.commit(fork, Retain::All, vec![]), None, "{length} messages");
+        assert!(log.exchanges().is_empty());
+    }
+    let mut unanswered = whole;
+    unanswered[2].blocks.pop();
+    let mut log = Log::default();
+    let mut fork = log.fork();
+    answer(&mut fork, unanswered);
+    assert_eq!(log.commit(fork, Retain::All, vec![]), None);
+}
+
+#[test]
+fn a_fork_of_an_earlier_epoch_is_rebased() {
+    let mut fork = Log::new(Epoch(1), vec![]).fork();
+    answer(&mut fork, rounds("q", 1, 1, true));
+    let mut log = Log::new(Epoch(2), vec![Message::user("known"), Message::assistant("noted")]);
+    assert_eq!(log.commit(fork, Retain::All, vec![]).unwrap().form, Form::Rebased);
+    assert_eq!(log.fork().end_of_previous_request(), None);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Fork { tool_rounds: usize, calls: usize, reasoning: bool },
+    Finish { which: usize, retain: Retain },
+    Abandon { which: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0_usize..4, 1_usize..12, any::<bool>()).prop_map(|(tool_rounds, calls, reasoning)| Step::Fork { tool_rounds, calls, reasoning }),
+        3 => (any::<usize>(), any::<bool>()).prop_map(|(which, all)| Step::Finish { which, retain: if all { Retain::All } else { Retain::None } }),
+        1 => any::<usize>().prop_map(|which| Step::Abandon { which }),
+    ]
+}
+
+proptest! {
+    /// Whatever runs side by side: the log only grows, each request is the log as of its fork and
+    /// what the fork added, a whole commit stands as it was sent, and no answered question is lost.
+    #[test]
+    fn the_log_only_grows(steps in prop::collection::vec(step(), 1..40)) {
+        let mut log = Log::new(Epoch(1), vec![Message::user("known"), Message::assistant("noted")]);
+        let mut open: Vec<(Fork, Vec<Message>, Vec<Message>)> = Vec::new();
+        let mut answered = 0;
+        for (number, step) in steps.into_iter().enumerate() {
+            let before = committed(&log);
+            match step {
+                Step::Fork { tool_rounds, calls, reasoning } => {
+                    let mut fork = log.fork();
+                    let own = rounds(&format!("q{number}"), tool_rounds, calls, reasoning);
+                    for message in &own {
+                        if message.role == Role::Assistant {
+                            let request = fork.segments().concat();
+                            prop_assert!(request.starts_with(&before));
+                            prop_assert!(own.starts_with(&request[before.len()..]));
+                            let end = fork.end().unwrap();
+                            prop_assert_eq!(end.message + 1, request.len());
+                            prop_assert_eq!(end.block + 1, request[end.message].blocks.len());
+                            prop_assert!(fork.end_of_previous_request() < Some(end));
+                        }
+                        fork.push(message.clone());
+                    }
+                    open.push((fork, own, before.clone()));
+                }
+                Step::Finish { which, retain } if !open.is_empty() => {
+                    let (fork, own, base) = open.swap_remove(which % open.len());
+                    let written = log.fork().end_of_previous_request();
+                    let commit = log.commit(fork, retain, vec![]).unwrap();
+                    answered += 1;
+                    let after = committed(&log);
+                    let untouched = base == before;
+                    let nothing_to_drop = own.len() == 2;
+                    let now_written = log.fork().end_of_previous_request();
+                    prop_assert_eq!(now_written > written, untouched);
+                    if let Some(end) = now_written {
+                        // What was sent up to there stands there still.
+                        let sent = if untouched { [base, own].concat() } else { before.clone() };
+                        prop_assert_eq!(&after[..=end.message], &sent[..=end.message]);
+                    }
+                    prop_assert_eq!(commit.form == Form::Whole, untouched && (retain == Retain::All || nothing_to_drop));
+                }
+                Step::Abandon { which } if !open.is_empty() => {
+                    open.swap_remove(which % open.len());
+                }
+                _ => {}
+            }
+            let after = committed(&log);
+            prop_assert!(after.starts_with(&before));
+            prop_assert!(is_complete(&after) || after.len() == 2);
+            prop_assert_eq!(log.exchanges().len(), answered);
+        }
+    }
+}

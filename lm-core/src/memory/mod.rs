@@ -1,0 +1,10 @@
+//! What a workspace remembers, as pure data: no files, no clock, no network, nothing that can fail.
+//!
+//! The heart is the [`log`]: within an epoch it only grows, every question forks it, and what a fork
+//! committed stands in it for good. [`prompt`] says where the provider's cache breakpoints go,
+//! [`tokens`] how large it all is. Not allowed here: reading, sending, storing, or asking what time
+//! it is; whoever calls brings such things along.
+
+pub mod log;
+pub mod prompt;
+pub mod tokens;
