@@ -1,6 +1,6 @@
 //! The only file that opens a connection: timeouts, repetitions, the shared back-off, cancellation.
 //!
-//! It knows no wire format: a request comes as bytes, the answer goes to a [`Decoder`]. Not allowed
+//! It knows no wire format: a request comes as bytes, the answer goes to a `Decoder`. Not allowed
 //! here: what a body means, beyond telling an event stream from one document.
 
 use std::{
