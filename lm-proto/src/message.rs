@@ -8,7 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Environment variables of a session that begin with `LIVE_MEMORY_`, name and value.
+/// Environment variables of a session that begin with `LIVE_MEMORY_`, name and value. With a question
+/// come the session's [`PROVIDER_KEYS`] as well.
 pub type SessionEnvironment = Vec<(String, String)>;
 
 /// From a client to the daemon.

@@ -6,8 +6,9 @@ use crate::source::{File, project_files};
 
 /// Each room and the rooms it may name: the whole table, so a new room is entered here first.
 const ROOMS: [(&str, &[&str]); 10] = [
-    // The daemon hands questions to workspaces alone; the states of the others it only reports.
-    ("daemon", &["workspace", "agent", "retrieval", "settings"]),
+    // The daemon hands questions to workspaces alone; the states of the others it only reports. It holds
+    // the connections to models that all workspaces share.
+    ("daemon", &["workspace", "agent", "llm", "retrieval", "settings"]),
     ("workspace", &["agent", "retrieval", "files", "settings"]),
     ("agent", &["llm", "memory", "retrieval", "tools", "conversation", "files", "settings"]),
     ("llm", &["conversation"]),

@@ -7,3 +7,4 @@ pub mod citations;
 pub mod inquiry;
 pub mod offline;
 pub mod prompts;
+pub mod provider;

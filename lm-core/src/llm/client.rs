@@ -52,7 +52,7 @@ impl Provider {
 
 /// What a person set, as far as talking to a model is concerned. It has no `Debug`, since it holds
 /// the key.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 #[expect(missing_debug_implementations, reason = "it holds the key")]
 pub struct ModelSettings {
     /// The wire format.
@@ -63,6 +63,23 @@ pub struct ModelSettings {
     pub api_key: Option<ApiKey>,
     /// The model, if not the provider's default.
     pub model: Option<String>,
+}
+
+impl ModelSettings {
+    /// The model that is asked.
+    ///
+    /// # Errors
+    /// [`ModelError::Invalid`]: none was given, and only the person knows what the server has.
+    pub fn model_or_default(&self) -> Result<String, ModelError> {
+        let default = || self.provider.default_model(self.base_url.as_deref()).map(str::to_owned);
+        self.model.clone().or_else(default).ok_or_else(|| {
+            ModelError::Invalid(
+                "this server has no default model; set LIVE_MEMORY_MODEL to one that it serves (`lm-shim setup` lists \
+                 them)"
+                    .to_owned(),
+            )
+        })
+    }
 }
 
 /// What bounds a call from outside.
@@ -146,13 +163,7 @@ pub trait ModelClient: Send + Sync + fmt::Debug {
 /// # Errors
 /// [`ModelError::Invalid`]: the base URL is none, or key or model are missing.
 pub fn connect(settings: &ModelSettings, transport: &Arc<Transport>) -> Result<Arc<dyn ModelClient>, ModelError> {
-    let default = || settings.provider.default_model(settings.base_url.as_deref()).map(str::to_owned);
-    let model = settings.model.clone().or_else(default).ok_or_else(|| {
-        ModelError::Invalid(
-            "this server has no default model; set LIVE_MEMORY_MODEL to one that it serves (`lm-shim setup` lists them)"
-                .to_owned(),
-        )
-    })?;
+    let model = settings.model_or_default()?;
     Ok(match settings.provider {
         Provider::Anthropic => Arc::new(AnthropicClient::new(settings, model, transport)?),
         Provider::OpenAi => Arc::new(OpenAiClient::new(settings, model, transport)?),

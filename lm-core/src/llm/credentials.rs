@@ -52,6 +52,14 @@ impl ApiKey {
     }
 }
 
+impl PartialEq for ApiKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.expose() == other.expose()
+    }
+}
+
+impl Eq for ApiKey {}
+
 /// Where a key was found, fit to be shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeyOrigin {

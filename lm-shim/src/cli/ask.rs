@@ -26,7 +26,7 @@ pub(super) async fn ask(arguments: Ask) -> Outcome {
         cwd: directory(arguments.cwd.as_deref())?,
         max_answer_tokens: arguments.max_answer_tokens,
         timeout_s: arguments.timeout,
-        environment: session::environment(),
+        environment: session::environment_for_questions(),
     };
     let connector = connector()?;
     let mut status = StatusLine::new();

@@ -79,7 +79,7 @@ impl Server {
             cwd,
             max_answer_tokens: arguments.max_answer_tokens,
             timeout_s: None,
-            environment: session::environment(),
+            environment: session::environment_for_questions(),
         };
         let connector = self.connector()?;
         let (progress, steps) = mpsc::unbounded_channel();

@@ -25,6 +25,15 @@ pub(crate) fn environment() -> SessionEnvironment {
         .collect()
 }
 
+/// The same for questions, with the provider keys that this session has: a provider that was chosen
+/// without a key uses the one that other tools use. They go to the user's own daemon, for this request.
+pub(crate) fn environment_for_questions() -> SessionEnvironment {
+    let mut environment = environment();
+    let value = |name: &'static str| Some((name.to_owned(), env::var(name).ok().filter(|value| !value.is_empty())?));
+    environment.extend(PROVIDER_KEYS.into_iter().filter_map(value));
+    environment
+}
+
 /// The same for reports, with the names of the provider keys that this session has; their values stay
 /// here.
 pub(crate) fn environment_for_reports() -> SessionEnvironment {
