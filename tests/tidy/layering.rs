@@ -9,7 +9,7 @@ const ROOMS: [(&str, &[&str]); 10] = [
     // The daemon hands questions to workspaces alone; the states of the others it only reports. It holds
     // the connections to models that all workspaces share.
     ("daemon", &["workspace", "agent", "llm", "retrieval", "settings"]),
-    ("workspace", &["agent", "retrieval", "files", "settings"]),
+    ("workspace", &["agent", "llm", "memory", "retrieval", "tools", "files", "settings"]),
     ("agent", &["llm", "memory", "retrieval", "tools", "conversation", "files", "settings"]),
     ("llm", &["conversation"]),
     ("memory", &["conversation"]),

@@ -13,12 +13,15 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::prompts::{self, QuestionBudget};
+use super::{
+    printed_calls,
+    prompts::{self, QuestionBudget},
+};
 use crate::{
     conversation::{Block, Message, Role},
     llm::{
         Breakpoint, CallControl, Completion, Lifetime, ModelClient, ModelError, ModelEvent, ModelRequest, Position,
-        Purpose, Stop, ToolSpec, Usage,
+        Purpose, Stop, ToolSpec, Usage, pricing::Prices,
     },
     memory::{
         log::{Fork, Source},
@@ -36,6 +39,8 @@ const WINDOW_RESERVE: f64 = 0.02;
 const GRACE: Duration = Duration::from_secs(4);
 /// How long one tool may take at most.
 const TOOL_LIMIT: Duration = Duration::from_secs(20);
+/// How many calls of one turn are run.
+const CALLS_MAX: usize = 16;
 /// Told in place of a result that no longer fits.
 const NOT_SHOWN: &str = "[not shown: the context window is full]";
 
@@ -50,14 +55,20 @@ pub struct Bounds {
     pub rounds: u32,
     /// The window in tokens, prompt and answer together.
     pub window: u64,
+    /// The longest completion that the model gives, where that is known.
+    pub completion_max: Option<u32>,
     /// Whether an answer without any grounding is sent back once.
     pub look_first: bool,
     /// How long the provider keeps what the prompt begins with.
     pub lifetime: Lifetime,
 }
 
+/// Takes the usage of one request and its price in dollars, where that is known; false where nothing
+/// more may be spent.
+pub type Book<'a> = dyn Fn(&Usage, Option<f64>) -> bool + Send + Sync + 'a;
+
 /// A question and all that is needed to answer it.
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "it holds a closure")]
 pub struct Inquiry<'a> {
     /// Who answers.
     pub model: &'a dyn ModelClient,
@@ -79,6 +90,10 @@ pub struct Inquiry<'a> {
     pub conversation: Option<&'a str>,
     /// How large text is.
     pub estimate: TokenEstimate,
+    /// What tokens cost, where that is known.
+    pub prices: Option<&'a Prices>,
+    /// Takes what each request cost as soon as it is known, and says whether another one may follow.
+    pub book: &'a Book<'a>,
     /// Stops all of it.
     pub cancel: &'a CancellationToken,
 }
@@ -101,16 +116,35 @@ pub struct Answered {
 }
 
 /// What an inquiry took, answered or not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Tally {
     /// Tokens over all requests.
     pub usage: Usage,
+    /// Dollars over all requests whose price is known.
+    pub cost_usd: f64,
+    /// Whether there were others.
+    pub unpriced: bool,
     /// Requests that were answered.
     pub requests: u32,
     /// Tools that were run.
     pub tool_calls: u32,
     /// Tokens of the last prompt.
     pub prompt_tokens: u64,
+}
+
+impl Tally {
+    /// Both together; the prompt is the later one's.
+    #[must_use]
+    pub fn plus(&self, later: &Self) -> Self {
+        Self {
+            usage: self.usage.plus(&later.usage),
+            cost_usd: self.cost_usd + later.cost_usd,
+            unpriced: self.unpriced || later.unpriced,
+            requests: self.requests + later.requests,
+            tool_calls: self.tool_calls + later.tool_calls,
+            prompt_tokens: later.prompt_tokens,
+        }
+    }
 }
 
 /// Why there is no answer.
@@ -160,10 +194,14 @@ struct Running<'a, 'b> {
     estimate: TokenEstimate,
     /// Bytes of the request whose prompt tokens were reported last.
     reported_bytes: usize,
+    /// Nothing more may be spent than what it takes to answer.
+    out_of_budget: bool,
     /// Told that no tools can be used any more.
     told_to_answer: bool,
     /// Sent back once for having looked at nothing.
     sent_back: bool,
+    /// Told once that a call printed as text is none.
+    told_calls_are_not_text: bool,
     /// Ended a turn without a word.
     was_empty: bool,
     longest_round: Duration,
@@ -183,8 +221,10 @@ impl Inquiry<'_> {
             tally: Tally::default(),
             estimate: self.estimate.clone(),
             reported_bytes: 0,
+            out_of_budget: false,
             told_to_answer: false,
             sent_back: false,
+            told_calls_are_not_text: false,
             was_empty: false,
             longest_round: Duration::ZERO,
             rounds: 0,
@@ -246,6 +286,18 @@ impl Running<'_, '_> {
                 self.was_empty = true;
                 continue;
             }
+            if !self.told_calls_are_not_text
+                && !self.told_to_answer
+                && printed_calls::is_printed_call(&text, self.inquiry.tool_specs)
+            {
+                self.told_calls_are_not_text = true;
+                self.fork.push(Message { role: Role::Assistant, blocks: completion.blocks });
+                self.fork.push(Message::user(prompts::CALLS_ARE_NOT_TEXT));
+                continue;
+            }
+            if printed_calls::is_printed_call(&text, self.inquiry.tool_specs) {
+                return Err(InquiryError::Empty);
+            }
             if self.must_look_first() {
                 self.sent_back = true;
                 self.fork.push(Message { role: Role::Assistant, blocks: completion.blocks });
@@ -276,7 +328,7 @@ impl Running<'_, '_> {
             system: &system,
             tools: inquiry.tool_specs,
             messages: &segments,
-            max_tokens: inquiry.bounds.answer_tokens.saturating_add(THINKING_TOKENS),
+            max_tokens: completion_tokens(&inquiry.bounds),
             breakpoints: &breakpoints,
             purpose: Purpose::Question,
             conversation: inquiry.conversation,
@@ -303,9 +355,13 @@ impl Running<'_, '_> {
     }
 
     fn learn(&mut self, completion: &Completion) {
+        let cost = self.inquiry.prices.and_then(|prices| prices.cost(&completion.usage));
         self.tally.usage = self.tally.usage.plus(&completion.usage);
+        self.tally.cost_usd += cost.unwrap_or(0.0);
+        self.tally.unpriced |= cost.is_none();
         self.tally.requests += 1;
-        let bytes = self.fork.bytes() + self.inquiry.system.len();
+        self.out_of_budget = !(self.inquiry.book)(&completion.usage, cost);
+        let bytes = self.bytes();
         if let Some(prompt) = completion.usage.prompt() {
             let (added_bytes, added_tokens) =
                 (bytes.saturating_sub(self.reported_bytes), prompt.saturating_sub(self.tally.prompt_tokens));
@@ -315,18 +371,23 @@ impl Running<'_, '_> {
         }
     }
 
+    /// Bytes of text in the next request.
+    fn bytes(&self) -> usize {
+        let spec = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.input_schema.get().len();
+        let tools: usize = self.inquiry.tool_specs.iter().map(spec).sum();
+        self.fork.bytes() + self.inquiry.system.len() + tools
+    }
+
     /// Tokens of the next prompt: what was reported of the last one and an estimate of what is new.
     fn next_prompt(&self) -> u64 {
-        let bytes = self.fork.bytes() + self.inquiry.system.len();
+        let bytes = self.bytes();
         self.tally.prompt_tokens + self.estimate.tokens(bytes.saturating_sub(self.reported_bytes))
     }
 
     /// Tokens that may still be added to the prompt.
     fn room(&self) -> u64 {
         let bounds = &self.inquiry.bounds;
-        let kept_free = (bounds.window as f64 * WINDOW_RESERVE) as u64
-            + u64::from(bounds.answer_tokens)
-            + u64::from(THINKING_TOKENS);
+        let kept_free = (bounds.window as f64 * WINDOW_RESERVE) as u64 + u64::from(completion_tokens(bounds));
         bounds.window.saturating_sub(kept_free).saturating_sub(self.next_prompt())
     }
 
@@ -342,7 +403,7 @@ impl Running<'_, '_> {
         let deadline = (Instant::now() + TOOL_LIMIT).min(self.inquiry.bounds.due);
         let refused = self.told_to_answer;
         progress(looking_at(&calls));
-        let outputs = calls.iter().map(|call| {
+        let outputs = calls.iter().enumerate().map(|(index, call)| {
             let tools = Arc::clone(self.inquiry.tools);
             let (name, input) = (Arc::clone(&call.name), Arc::clone(&call.input));
             let cancel = self.inquiry.cancel.clone();
@@ -350,6 +411,11 @@ impl Running<'_, '_> {
             async move {
                 match problem {
                     Some(problem) => ToolOutput { text: problem, is_error: true, files: Vec::new() },
+                    None if index >= CALLS_MAX => ToolOutput {
+                        text: format!("not run: at most {CALLS_MAX} calls in one turn; call it again if it is needed"),
+                        is_error: true,
+                        files: Vec::new(),
+                    },
                     None if refused => ToolOutput {
                         text: "no more tools can be used for this question".into(),
                         is_error: true,
@@ -363,7 +429,7 @@ impl Running<'_, '_> {
         if self.inquiry.cancel.is_cancelled() {
             return Err(InquiryError::Cancelled);
         }
-        self.tally.tool_calls += u32::try_from(calls.len()).unwrap_or(u32::MAX);
+        self.tally.tool_calls += u32::try_from(calls.len().min(CALLS_MAX)).unwrap_or(u32::MAX);
         let mut room = self.room();
         let mut full = false;
         let mut results = Vec::with_capacity(calls.len());
@@ -401,7 +467,10 @@ impl Running<'_, '_> {
     /// are used up.
     fn is_time_to_answer(&self) -> bool {
         let left = self.inquiry.bounds.due.saturating_duration_since(Instant::now());
-        self.told_to_answer || self.rounds >= self.inquiry.bounds.rounds || left < self.longest_round * 2
+        self.told_to_answer
+            || self.out_of_budget
+            || self.rounds >= self.inquiry.bounds.rounds
+            || left < self.longest_round * 2
     }
 
     /// The text within the answer budget, and whether it was cut.
@@ -413,6 +482,12 @@ impl Running<'_, '_> {
         let end = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
         (text[..end].to_owned(), true)
     }
+}
+
+/// The longest completion that is asked for, thoughts included.
+fn completion_tokens(bounds: &Bounds) -> u32 {
+    let wanted = bounds.answer_tokens.saturating_add(THINKING_TOKENS);
+    bounds.completion_max.map_or(wanted, |most| wanted.min(most))
 }
 
 struct Call {

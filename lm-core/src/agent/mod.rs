@@ -3,8 +3,10 @@
 //! Knows what was found and turns it into an answer, or has a model look for itself. Not allowed
 //! here: files and sockets of its own; what an answer is made of is handed in.
 
+pub mod answer;
 pub mod citations;
 pub mod inquiry;
 pub mod offline;
+pub mod printed_calls;
 pub mod prompts;
 pub mod provider;

@@ -3,8 +3,9 @@
 use std::{fmt::Write as _, path::Path, time::Duration};
 
 use lm_proto::message::Answer;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
+use super::{answer, inquiry::Tally};
 use crate::{
     retrieval::{How, IndexState, LeftOut, Place, SearchOutcome, Verdict},
     settings::Provider,
@@ -29,12 +30,28 @@ pub struct Input<'a> {
     pub fewer_places: bool,
     /// The longest answer, in tokens.
     pub max_answer_tokens: u32,
-    /// Who was chosen to answer.
-    pub provider: Provider,
+    /// Why no model answers.
+    pub why: &'a Why,
     /// What the asker should know besides.
     pub notes: &'a [String],
     /// How long it took.
     pub timing: Timing,
+}
+
+/// Why an answer comes without a model.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Why {
+    /// None was chosen.
+    NoneChosen,
+    /// One was chosen and has not answered.
+    NotAnswered {
+        /// Who was asked.
+        provider: &'static str,
+        /// What happened, and what to do about it.
+        reason: String,
+        /// What it took all the same.
+        tally: Tally,
+    },
 }
 
 /// How long an answer took.
@@ -77,7 +94,8 @@ pub fn render(input: &Input<'_>) -> Answer {
 
     let mode = mode(outcome.how);
     let trailer = format!(
-        "offline · {} ms · {} searched · {}{}",
+        "offline{} · {} ms · {} searched · {}{}",
+        instead_of(input.why),
         input.timing.total.as_millis(),
         counted(outcome.files_searched, "file"),
         mode,
@@ -94,11 +112,15 @@ pub fn render(input: &Input<'_>) -> Answer {
             })
         })
         .collect();
+    let tally = match input.why {
+        Why::NoneChosen => Tally::default(),
+        Why::NotAnswered { tally, .. } => *tally,
+    };
     let json = json!({
         "answer": text,
         "workspace": input.workspace.to_string_lossy(),
         "sources": sources,
-        "usage": { "input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "cost_usd": 0.0 },
+        "usage": answer::usage(&tally),
         "timing": {
             "total_ms": milliseconds(input.timing.total),
             "queued_ms": milliseconds(input.timing.queued),
@@ -106,6 +128,10 @@ pub fn render(input: &Input<'_>) -> Answer {
         },
         "provider": Provider::Offline.word(),
         "model": null,
+        "instead_of": match input.why {
+            Why::NoneChosen => Json::Null,
+            Why::NotAnswered { provider, reason, .. } => json!({ "provider": provider, "reason": reason }),
+        },
         "truncated": truncated,
         "search": {
             "verdict": verdict(outcome.verdict),
@@ -251,18 +277,23 @@ fn closing(input: &Input<'_>, truncated: bool, hidden: usize) -> Vec<String> {
     lines.extend(searched(outcome, input.index));
     lines.extend(left_out(outcome.left_out));
     lines.extend(input.notes.iter().map(|note| format!("Note: {}", note.replace(['\n', '\r'], " "))));
-    lines.push(match input.provider {
-        Provider::Offline => {
-            "No model is configured: places, not an explanation. `lm-shim config set provider=…` will choose one."
-                .into()
-        }
-        chosen => format!(
-            "The provider `{}` is chosen, but this version has no model providers yet: it answered offline, \
-             and nothing was sent anywhere.",
-            chosen.word()
+    lines.push(match input.why {
+        Why::NoneChosen => "No model is configured: places, not an explanation. `lm-shim setup` chooses one.".into(),
+        Why::NotAnswered { provider, reason, .. } => format!(
+            "These are places from a word search, not an explanation, because {provider} has not answered: {}.",
+            reason.replace(['\n', '\r'], " ")
         ),
     });
     lines
+}
+
+/// Who should have answered, and what that cost.
+fn instead_of(why: &Why) -> String {
+    match why {
+        Why::NoneChosen => String::new(),
+        Why::NotAnswered { provider, tally, .. } if tally.requests == 0 => format!(" instead of {provider}"),
+        Why::NotAnswered { provider, tally, .. } => format!(" instead of {provider} ({})", answer::price(tally)),
+    }
 }
 
 fn searched(outcome: &SearchOutcome, index: &IndexState) -> Option<String> {
@@ -335,7 +366,7 @@ pub fn counted(count: usize, noun: &str) -> String {
 }
 
 /// `1`, `12,345`.
-fn grouped(count: usize) -> String {
+pub(super) fn grouped(count: usize) -> String {
     let digits = count.to_string();
     let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {

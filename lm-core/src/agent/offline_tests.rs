@@ -27,7 +27,7 @@ fn found(places: Vec<Place>) -> SearchOutcome {
     }
 }
 
-fn answer(outcome: &SearchOutcome, tokens: u32, provider: Provider, notes: &[String]) -> Answer {
+fn answer(outcome: &SearchOutcome, tokens: u32, why: &Why, notes: &[String]) -> Answer {
     let timing = Timing {
         total: Duration::from_millis(12),
         queued: Duration::from_millis(1),
@@ -43,7 +43,7 @@ fn answer(outcome: &SearchOutcome, tokens: u32, provider: Provider, notes: &[Str
         index: &index,
         fewer_places: false,
         max_answer_tokens: tokens,
-        provider,
+        why,
         notes,
         timing,
     })
@@ -59,7 +59,7 @@ fn places_are_shown_best_first_with_numbered_lines() {
         place("src/retry.rs", 98, "/// Tries again.\nfn retry() {\n\n    again();\n}"),
         place("docs/retries.md", 1, "# Retries\n\n```rust\nretry();\n```"),
     ]);
-    let answer = answer(&outcome, 4096, Provider::Offline, &[]);
+    let answer = answer(&outcome, 4096, &Why::NoneChosen, &[]);
     insta::assert_snapshot!(answer.text);
     insta::assert_snapshot!(answer.trailer, @"offline · 12 ms · 5,012 files searched · index");
     insta::assert_snapshot!(serde_json::to_string_pretty(&json(&answer)["sources"]).unwrap());
@@ -79,7 +79,7 @@ fn what_is_not_there_is_said_and_what_was_not_searched() {
     outcome.absent_terms = vec!["frobnicate".into(), "Zaphod".into()];
     outcome.suggestions = vec!["fabricate".into()];
     outcome.left_out = LeftOut { secret: 2, binary: 1234, not_regular: 1, unreadable: 1, cut: 3 };
-    insta::assert_snapshot!(answer(&outcome, 4096, Provider::Offline, &[]).text);
+    insta::assert_snapshot!(answer(&outcome, 4096, &Why::NoneChosen, &[]).text);
 }
 
 #[test]
@@ -87,9 +87,11 @@ fn an_incomplete_search_never_claims_absence() {
     let mut outcome = found(vec![]);
     outcome.verdict = Verdict::Nothing;
     outcome.how = How::Live { complete: false };
-    let answer = answer(&outcome, 4096, Provider::Anthropic, &["config.json: `x` is no setting".into()]);
+    let reason = "authentication failed: https://api.anthropic.com answered 401; set a valid key with `lm-shim setup`";
+    let why = Why::NotAnswered { provider: "anthropic", reason: reason.into(), tally: Tally::default() };
+    let answer = answer(&outcome, 4096, &why, &["config.json: `x` is no setting".into()]);
     insta::assert_snapshot!(answer.text);
-    insta::assert_snapshot!(answer.trailer, @"offline · 12 ms · 5,012 files searched · live, incomplete");
+    insta::assert_snapshot!(answer.trailer, @"offline instead of anthropic · 12 ms · 5,012 files searched · live, incomplete");
     assert_eq!(json(&answer)["search"]["complete"], false);
 }
 
@@ -99,14 +101,14 @@ fn weak_places_are_not_sold_as_an_answer() {
     outcome.verdict = Verdict::Weak;
     outcome.absent_terms = vec!["frobnicate".into()];
     outcome.how = How::Live { complete: true };
-    insta::assert_snapshot!(answer(&outcome, 4096, Provider::Offline, &[]).text);
+    insta::assert_snapshot!(answer(&outcome, 4096, &Why::NoneChosen, &[]).text);
 }
 
 #[test]
 fn an_answer_that_is_too_long_is_cut_at_a_line_and_says_so() {
     let long = (1..=60).map(|line| format!("let line_{line} = \"{}\";", "x".repeat(40))).collect::<Vec<_>>().join("\n");
     let outcome = found(vec![place("a.rs", 41, &long), place("b.rs", 1, &long), place("c.rs", 1, &long)]);
-    let answer = answer(&outcome, 1000, Provider::Offline, &[]);
+    let answer = answer(&outcome, 1000, &Why::NoneChosen, &[]);
     assert!(answer.text.len() <= 1000 * BYTES_A_TOKEN, "{}", answer.text.len());
     let json = json(&answer);
     assert_eq!(json["truncated"], true);
@@ -132,7 +134,7 @@ proptest! {
     ) {
         let places = excerpts.iter().map(|lines| place("p.md", 7, &lines.join("\n"))).collect();
         let outcome = found(places);
-        let answer = answer(&outcome, tokens, Provider::Offline, &[]);
+        let answer = answer(&outcome, tokens, &Why::NoneChosen, &[]);
         prop_assert!(answer.text.len() <= tokens as usize * BYTES_A_TOKEN);
         // Read as CommonMark does: a fence ends at a line of at least as many backticks and nothing else.
         let mut open: Option<usize> = None;

@@ -87,6 +87,10 @@ pub const LOOK_FIRST: &str = "\
 That answer rests on nothing seen in this code base. Look with the tools first, starting with the \
 places proposed above where there are any, then answer.";
 
+/// Told once where a model wrote a call into its text.
+pub const CALLS_ARE_NOT_TEXT: &str = "\
+That was a tool call written as text, which runs nothing. Call the tool itself, or answer the question.";
+
 /// What is known from the start of an epoch, as the asking side's first turn.
 #[must_use]
 pub fn opening(knowledge: &str) -> String {

@@ -4,7 +4,7 @@ use lm_proto::message::SessionEnvironment;
 
 use crate::{
     llm::{
-        ModelSettings, Provider,
+        self, ModelSettings, Provider,
         credentials::{KeyOrigin, find_key},
         pricing::{self, PriceOverrides, Prices},
     },
@@ -28,6 +28,14 @@ pub struct ChosenModel {
     pub window: u64,
     /// The longest completion that it gives, where that is known.
     pub completion_max: Option<u32>,
+}
+
+impl ChosenModel {
+    /// Where it is asked, without credentials and query.
+    #[must_use]
+    pub fn address(&self) -> String {
+        llm::shown_address(self.settings.provider, self.settings.base_url.as_deref())
+    }
 }
 
 /// The model that was chosen; `None` where none was.
@@ -145,12 +153,12 @@ mod tests {
 
     #[test]
     fn a_kept_key_is_not_sent_to_an_address_of_the_session() {
-        let config = r#"{"provider":"anthropic","api_key":"kept"}"#;
+        let config = r#"{"provider":"anthropic","api_key":"canary-key"}"#;
         let elsewhere = ("LIVE_MEMORY_BASE_URL", "http://127.0.0.1:9");
         let error = chosen(config, &[elsewhere]).err().unwrap();
-        assert!(error.contains("LIVE_MEMORY_API_KEY") && !error.contains("kept "), "{error}");
+        assert!(error.contains("LIVE_MEMORY_API_KEY") && !error.contains("canary"), "{error}");
         assert!(chosen(config, &[elsewhere, ("LIVE_MEMORY_API_KEY", "own")]).is_ok());
-        let all_kept = r#"{"provider":"anthropic","api_key":"kept","base_url":"http://127.0.0.1:9"}"#;
+        let all_kept = r#"{"provider":"anthropic","api_key":"canary-key","base_url":"http://127.0.0.1:9"}"#;
         assert!(chosen(all_kept, &[]).is_ok());
     }
 

@@ -14,10 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     doctor,
+    provider_report::chosen_for_report,
     reports::{self, Subject},
     status::{Ending, Status},
 };
 use crate::{
+    agent::provider,
     settings::{Changed, Problem, SettingsStore, show},
     workspace::{Progress, Question, Workspaces},
 };
@@ -146,6 +148,7 @@ impl Dispatcher {
         tracing::info!(cwd = ask.cwd, "a question arrived");
         let asked_at = Instant::now();
         let resolved = self.settings.for_request(&ask.environment);
+        let model = provider::choose(&resolved, &ask.environment);
         self.hold(&progress, &cancel).await?;
         let notes = notes(&resolved.problems);
         let settings = Arc::new(resolved.settings);
@@ -159,9 +162,14 @@ impl Dispatcher {
             max_answer_tokens: clamped(ask.max_answer_tokens, &ANSWER_TOKENS, settings.max_answer_tokens),
             time_left: limit.saturating_sub(asked_at.elapsed()),
             settings,
+            model,
             notes,
         };
-        self.workspaces.ask(question, progress, cancel).await.map(Reply::Answer)
+        let reply = self.workspaces.ask(question, progress, cancel).await?;
+        if let Some(trouble) = reply.trouble {
+            self.status.note_error(trouble);
+        }
+        Ok(Reply::Answer(reply.answer))
     }
 
     fn stats(&self, cwd: &str, environment: &SessionEnvironment) -> Report {
@@ -197,6 +205,7 @@ impl Dispatcher {
             config_file: self.settings.path(),
             workspaces: &workspaces,
             root: root.as_ref(),
+            model: &chosen_for_report(&resolved, environment),
             inherited_keys: &inherited_keys(environment),
             now: SystemTime::now(),
         })

@@ -6,13 +6,10 @@ use lm_proto::{Endpoint, message::Report};
 use serde_json::{Value as Json, json};
 
 use super::{
-    logging,
-    reports::{Subject, bytes_text, index_text, inherited_keys_text, labelled},
+    logging, provider_report,
+    reports::{Subject, bytes_text, index_text, labelled},
 };
-use crate::{
-    retrieval::IndexState,
-    settings::{ConfigError, Provider},
-};
+use crate::{retrieval::IndexState, settings::ConfigError};
 
 /// Below this an index can no longer be written safely.
 const SPACE_LOW: u64 = 200_000_000;
@@ -305,14 +302,10 @@ fn log(subject: &Subject<'_>) -> Check {
 
 fn provider(subject: &Subject<'_>) -> Check {
     const NAME: &str = "provider";
-    let keys = inherited_keys_text(subject);
-    match subject.resolved.settings.provider {
-        Provider::Offline => ok(NAME, format!("offline: nothing leaves this machine{keys}")),
-        chosen => warn(
-            NAME,
-            format!("{} is chosen, but this version has no model providers and answers offline{keys}", chosen.word()),
-            "run `lm-shim config unset provider`, or wait for a version that has them",
-        ),
+    let text = provider_report::text(subject);
+    match subject.model {
+        Ok(_) => ok(NAME, text),
+        Err(_) => warn(NAME, text, "`lm-shim setup` chooses a provider and tries it"),
     }
 }
 

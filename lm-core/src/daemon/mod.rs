@@ -10,6 +10,7 @@ pub mod lifecycle;
 pub mod lock;
 pub mod logging;
 pub mod notes;
+mod provider_report;
 pub mod reports;
 pub mod server;
 pub mod status;

@@ -10,11 +10,11 @@ use std::{
 use lm_proto::{DataDirectory, message::Report};
 use serde_json::{Value as Json, json};
 
-use super::status::Status;
+use super::{provider_report, status::Status};
 use crate::{
-    agent::offline::counted,
+    agent::{offline::counted, provider::ChosenModel},
     retrieval::{IndexState, IndexStatus},
-    settings::{Origin, Provider, Resolved, show, table::ROWS},
+    settings::{Origin, Resolved, show, table::ROWS},
     workspace::WorkspaceStatus,
 };
 
@@ -22,7 +22,8 @@ use crate::{
 const MEASURED_MAX: usize = 100_000;
 
 /// What a report about the daemon is made of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "it holds a key")]
 pub struct Subject<'a> {
     /// The daemon.
     pub status: &'a Status,
@@ -36,6 +37,8 @@ pub struct Subject<'a> {
     pub workspaces: &'a [WorkspaceStatus],
     /// The root of the session's directory, or why it has none; `None` where it gave no directory.
     pub root: Option<&'a Result<String, String>>,
+    /// Who would answer the session's questions, or why the choice cannot be followed.
+    pub model: &'a Result<Option<ChosenModel>, String>,
     /// Names of provider keys in the session's environment.
     pub inherited_keys: &'a [&'static str],
     /// The time.
@@ -56,7 +59,7 @@ pub fn stats(subject: &Subject<'_>) -> Report {
     let clients = counted(status.clients(), "client");
     row("daemon", &format!("{}, up {}, process {}, {clients}", status.build, lasting(uptime), status.pid));
     row("questions", &questions.text());
-    row("provider", &provider_text(subject));
+    row("provider", &provider_report::text(subject));
     let temporary = if subject.data.is_temporary() { ", temporary: no home directory can be written" } else { "" };
     row("data", &format!("{} ({}{temporary})", subject.data.root().display(), size.text()));
     row("endpoint", &status.endpoint.display().to_string());
@@ -95,7 +98,7 @@ pub fn stats(subject: &Subject<'_>) -> Report {
         },
         "questions": questions.json(),
         "last_error": last_error.map(|error| json!({ "at": seconds(error.at), "message": error.message })),
-        "provider": provider_json(subject),
+        "provider": provider_report::json(subject),
         "workspace": subject.root.map(|root| match root {
             Ok(root) => json!({ "root": root, "error": null }),
             Err(error) => json!({ "root": null, "error": error }),
@@ -141,35 +144,6 @@ impl Questions {
     }
 }
 
-fn provider_text(subject: &Subject<'_>) -> String {
-    let mut text = match subject.resolved.settings.provider {
-        Provider::Offline => "offline: places and excerpts, nothing leaves this machine".to_owned(),
-        chosen => format!("{}, but this version has no model providers yet and answers offline", chosen.word()),
-    };
-    text.push_str(&inherited_keys_text(subject));
-    text
-}
-
-/// What is to be said about the keys in the session's environment; empty without any.
-pub(super) fn inherited_keys_text(subject: &Subject<'_>) -> String {
-    let until = match subject.resolved.settings.provider {
-        Provider::Offline => "until a provider is chosen",
-        _ => "while it answers offline",
-    };
-    match subject.inherited_keys {
-        [] => String::new(),
-        keys => format!("; {} found, not used {until}", keys.join(", ")),
-    }
-}
-
-fn provider_json(subject: &Subject<'_>) -> Json {
-    json!({
-        "chosen": subject.resolved.settings.provider.word(),
-        "answers": Provider::Offline.word(),
-        "inherited_keys": subject.inherited_keys,
-    })
-}
-
 /// Settings with a value in `config.json` that something stronger keeps from holding.
 fn shadowed(resolved: &Resolved) -> Vec<(&'static str, Origin)> {
     ROWS.iter()
@@ -200,6 +174,15 @@ fn workspace_text(workspace: &WorkspaceStatus) -> String {
         workspace.running,
         workspace.waiting
     );
+    let conversation = workspace.conversation;
+    if conversation.answers > 0 {
+        let _ = write!(
+            text,
+            "; a conversation of {}, window {} % full",
+            counted(conversation.answers, "answer"),
+            conversation.fill.percent()
+        );
+    }
     let left_out = workspace.index.left_out;
     if left_out.secret > 0 {
         let _ = write!(text, "; {} with secrets left out", counted(left_out.secret, "file"));

@@ -3,7 +3,10 @@ use std::{path::PathBuf, sync::Arc};
 use lm_proto::Build;
 
 use super::*;
-use crate::{daemon::status::Ending, retrieval::LeftOut, settings::SettingsStore};
+use crate::{
+    agent::answer::WindowFill, daemon::status::Ending, retrieval::LeftOut, settings::SettingsStore,
+    workspace::ConversationStatus,
+};
 
 fn workspace() -> WorkspaceStatus {
     WorkspaceStatus {
@@ -20,6 +23,7 @@ fn workspace() -> WorkspaceStatus {
             built_in: Some(Duration::from_millis(400)),
             left_out: LeftOut { secret: 2, ..LeftOut::default() },
         },
+        conversation: ConversationStatus { answers: 2, epoch: 0, fill: WindowFill { tokens: 31_000, window: 100_000 } },
     }
 }
 
@@ -49,6 +53,7 @@ fn stats_say_it_all_in_80_columns() {
         config_file: &data.config_file(),
         workspaces: &[workspace(), vanished],
         root: Some(&Err("`/` is the root of the file system, too much to be a workspace".into())),
+        model: &Ok(None),
         inherited_keys: &["ANTHROPIC_API_KEY"],
         now: status.started_at + Duration::from_secs(7_500),
     });

@@ -37,3 +37,4 @@ pub use credentials::ApiKey;
 pub use error::ModelError;
 pub use http::{Timeouts, Transport};
 pub use request::{Breakpoint, Lifetime, ModelRequest, Position, Purpose, ToolSpec};
+pub use url::shown_address;

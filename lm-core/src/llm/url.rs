@@ -87,6 +87,13 @@ pub(super) fn shown(url: &Url) -> String {
     url.to_string()
 }
 
+/// A provider's address as a person set it, or its default one, fit to be shown.
+#[must_use]
+pub fn shown_address(provider: Provider, base_url: Option<&str>) -> String {
+    let base = BaseUrl::parse(base_url.unwrap_or(provider.default_base_url()), provider);
+    base.map_or_else(|_| "an address that is none".to_owned(), |base| shown(&base.url))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -114,6 +114,23 @@ impl Log {
         Self { exchanges, ..Self::new(epoch, opening) }
     }
 
+    /// The next epoch where no model distils this one: of its newest exchanges as many as fit into
+    /// `bytes`, question and answer alone.
+    #[must_use]
+    pub fn next_epoch(&self, bytes: usize) -> Self {
+        let mut left = bytes;
+        let mut kept = Vec::new();
+        for exchange in self.exchanges.iter().rev() {
+            let messages = question_and_answer(exchange.messages.clone());
+            let Some(rest) = left.checked_sub(self::bytes(&messages)) else { break };
+            left = rest;
+            let dropped_blocks = exchange.dropped_blocks + blocks(&exchange.messages) - blocks(&messages);
+            kept.push(Exchange { messages, form: Form::Reduced, dropped_blocks, sources: exchange.sources.clone() });
+        }
+        kept.reverse();
+        Self::restore(Epoch(self.epoch.0 + 1), Vec::new(), kept)
+    }
+
     /// Which epoch this is.
     #[must_use]
     pub fn epoch(&self) -> Epoch {

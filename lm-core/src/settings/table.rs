@@ -131,31 +131,30 @@ const DAY_S: u64 = 24 * 60 * 60;
 settings! {
     /// Who answers. `offline` finds places in the workspace without a model and sends nothing anywhere.
     /// Choosing another is the consent to send code to it.
-    /// This version has no model providers yet: whatever is chosen, it answers offline and says so.
     provider: Provider = Provider::Offline, Kind::Choice(Provider::WORDS), Request, Now;
     /// The address of the provider's API, where it is not the vendor's own.
-    base_url: Option<String> = None, Kind::Url, Request, Planned;
+    base_url: Option<String> = None, Kind::Url, Request, Now;
     /// The provider's key. Never logged and never shown.
-    api_key: Option<Secret> = None, Kind::Secret, Request, Planned;
+    api_key: Option<Secret> = None, Kind::Secret, Request, Now;
     /// The model that answers; the provider's cheap default where unset.
-    model: Option<String> = None, Kind::Text, Request, Planned;
-    /// The longest prompt in tokens.
-    max_context_tokens: u32 = 128_000, integer(8_000, 2_000_000), Request, Planned;
-    /// The share of the window at which memory is compacted.
-    compaction_threshold: f64 = 0.85, number(0.10, 0.99), Request, Planned;
-    /// The share of the window that a compaction leaves filled.
-    compaction_floor: f64 = 0.15, number(0.02, 0.90), Request, Planned;
+    model: Option<String> = None, Kind::Text, Request, Now;
+    /// The longest prompt in tokens; less where the model's window is smaller or a longer prompt dearer.
+    max_context_tokens: u32 = 128_000, integer(8_000, 2_000_000), Request, Now;
+    /// The share of the window at which a conversation begins anew with its newest answers.
+    compaction_threshold: f64 = 0.85, number(0.10, 0.99), Request, Now;
+    /// The share of the window that is carried over then.
+    compaction_floor: f64 = 0.15, number(0.02, 0.90), Request, Now;
     /// The shortest time between two compactions in seconds.
     distill_min_interval_s: u32 = 60, integer(0, DAY_S), Request, Planned;
     /// The share of the window that the directory tree may take.
-    dirtree_fraction: f64 = 0.10, number(0.0, 0.5), Request, Planned;
+    dirtree_fraction: f64 = 0.10, number(0.0, 0.5), Request, Now;
     /// The most rounds with tools for one question.
-    max_iterations: u32 = 25, integer(1, 200), Request, Planned;
+    max_iterations: u32 = 25, integer(1, 200), Request, Now;
     /// The most questions that may wait for one workspace; one more is refused as busy.
     max_queue_size: u32 = 100, integer(1, 10_000), Request, Now;
     /// The soft deadline of a question in seconds, time spent waiting included.
     default_timeout_s: u32 = 60, integer(5, 1_800), Request, Now;
-    /// The longest answer in tokens, counted as bytes divided by four.
+    /// The longest answer in tokens; without a model counted as bytes divided by four.
     max_answer_tokens: u32 = 4_096, integer(256, 32_000), Request, Now;
     /// Whether questions about one workspace are answered at once or one after the other.
     concurrency: Concurrency = Concurrency::Parallel, Kind::Choice(Concurrency::WORDS), Request, Now;
@@ -168,9 +167,9 @@ settings! {
     /// The largest file in bytes that is learned from or preloaded.
     passive_max_file_bytes: u64 = 262_144, integer(1_024, 16 * MEBIBYTE), Request, Planned;
     /// Reject once an answer that a cold memory gives without looking.
-    force_explore_when_cold: bool = true, Kind::Switch, Request, Planned;
+    force_explore_when_cold: bool = true, Kind::Switch, Request, Now;
     /// Keep what was read on the way to an answer.
-    retain_exploration: bool = true, Kind::Switch, Request, Planned;
+    retain_exploration: bool = true, Kind::Switch, Request, Now;
     /// Keep the provider's cache warm between questions, which costs money.
     keep_warm: bool = false, Kind::Switch, Request, Planned;
     /// Seconds between two requests that keep a cache warm; by provider where unset.
@@ -189,13 +188,13 @@ settings! {
     /// Workspace-relative patterns outside which nothing is learned; empty is everything.
     file_globs: Vec<String> = Vec::new(), Kind::List, Request, Planned;
     /// Dollars per million tokens of input, where the model's price is not known.
-    price_input: Option<f64> = None, number(0.0, 10_000.0), Request, Planned;
+    price_input: Option<f64> = None, number(0.0, 10_000.0), Request, Now;
     /// Dollars per million tokens of output, where the model's price is not known.
-    price_output: Option<f64> = None, number(0.0, 10_000.0), Request, Planned;
+    price_output: Option<f64> = None, number(0.0, 10_000.0), Request, Now;
     /// The price of a token read from the cache, as a multiple of the input price.
-    price_cache_read_mult: Option<f64> = None, number(0.0, 10.0), Request, Planned;
+    price_cache_read_mult: Option<f64> = None, number(0.0, 10.0), Request, Now;
     /// The price of a token written to the cache, as a multiple of the input price.
-    price_cache_write_mult: Option<f64> = None, number(0.0, 10.0), Request, Planned;
+    price_cache_write_mult: Option<f64> = None, number(0.0, 10.0), Request, Now;
     /// Fields added to every chat-completions request.
     openai_extra_body: Option<Map<String, Json>> = None, Kind::Object, Request, Planned;
     /// Header fields added to every request to the provider. Never logged and never shown.

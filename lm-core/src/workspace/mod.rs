@@ -5,6 +5,8 @@
 //! (that is `files`' door), deciding what an answer looks like (that is the agent's), the network.
 
 mod admission;
+mod companion;
+mod model_answer;
 pub mod path;
 mod registry;
 pub mod repository;
@@ -12,7 +14,7 @@ pub mod root;
 
 use std::{
     path::PathBuf,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, OnceLock, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -22,21 +24,29 @@ use lm_proto::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use companion::ConversationStatus;
 pub use registry::WorkspaceStatus;
 
 use self::{
-    admission::{Limits, QueueFull},
+    admission::{Limits, Permit, QueueFull},
+    model_answer::{ModelQuestion, Unanswered},
     registry::{Registry, Workspace},
     root::{RootError, RootRules},
 };
 use crate::{
-    agent::offline::{self, Timing},
+    agent::{
+        inquiry::Tally,
+        offline::{self, Timing, Why},
+        provider::ChosenModel,
+    },
+    llm::{Timeouts, Transport, Usage},
     retrieval::{SearchError, SearchLimits, SearchOutcome},
     settings::Settings,
 };
 
 /// A question on its way to a workspace.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
+#[expect(missing_debug_implementations, reason = "it holds a key")]
 pub struct Question {
     /// In natural language, as the client sent it.
     pub text: String,
@@ -48,6 +58,8 @@ pub struct Question {
     pub time_left: Duration,
     /// The settings that hold for this question.
     pub settings: Arc<Settings>,
+    /// Who answers: the model that was chosen, nobody, or why the choice cannot be followed.
+    pub model: Result<Option<ChosenModel>, String>,
     /// What the asker should know besides the answer, such as settings that were not accepted.
     pub notes: Vec<String>,
 }
@@ -61,11 +73,24 @@ const QUESTION_MAX: usize = 64 << 10;
 /// What of the time left is kept for rendering and the way back.
 const RESERVE: Duration = Duration::from_millis(500);
 
+/// What of the time left the search for places may take where a model has not answered in time.
+const FALLBACK: Duration = Duration::from_secs(3);
+
 /// All workspaces that were asked about since the daemon started.
 #[derive(Debug)]
 pub struct Workspaces {
     registry: Arc<Registry>,
     home: Option<PathBuf>,
+    transport: OnceLock<Result<Arc<Transport>, String>>,
+}
+
+/// An answer, and why the chosen model did not give it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reply {
+    /// The answer.
+    pub answer: Answer,
+    /// What kept the model from answering, if something did.
+    pub trouble: Option<String>,
 }
 
 impl Workspaces {
@@ -79,7 +104,17 @@ impl Workspaces {
     #[must_use]
     pub fn with_home(data: DataDirectory, home: Option<PathBuf>) -> Self {
         let home = home.filter(|home| home.is_absolute());
-        Self { registry: Arc::new(Registry::new(data)), home }
+        Self { registry: Arc::new(Registry::new(data)), home, transport: OnceLock::new() }
+    }
+
+    /// The connections to models, which all workspaces share. Made when first needed: reading the
+    /// system's certificates takes longer than the daemon's start.
+    ///
+    /// # Errors
+    /// The system's TLS or proxy configuration cannot be used.
+    pub fn transport(&self) -> Result<Arc<Transport>, String> {
+        let made = || Transport::new(Timeouts::default()).map(Arc::new).map_err(|error| error.to_string());
+        self.transport.get_or_init(made).clone()
     }
 
     /// Answers a question about the workspace that its directory belongs to.
@@ -91,7 +126,7 @@ impl Workspaces {
         question: Question,
         progress: Progress,
         cancel: CancellationToken,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Reply, Failure> {
         // Work that was begun ends when this future is dropped, too.
         let cancel = cancel.child_token();
         let _guard = cancel.clone().drop_guard();
@@ -107,7 +142,7 @@ impl Workspaces {
         question: Question,
         progress: Progress,
         cancel: CancellationToken,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Reply, Failure> {
         let started = Instant::now();
         let due = started + question.time_left;
         if question.text.trim().is_empty() {
@@ -136,37 +171,43 @@ impl Workspaces {
         };
         let queued = started.elapsed();
 
-        let search_started = Instant::now();
-        let (outcome, fewer_places, index) = {
-            let (workspace, question) = (Arc::clone(&workspace), question.clone());
-            let search = move || {
-                // Held by the work itself: a question whose asker left still takes its place until it ends.
-                let _permit = permit;
-                let limits = limits_of(&question, due);
-                let told = |message: &str| progress(message.to_owned());
-                let outcome = workspace.retriever.search(&question.text, limits, &told, &cancel);
-                let fewer_places = limits.max_places < PLACES_MAX
-                    && outcome.as_ref().is_ok_and(|outcome| outcome.places.len() >= limits.max_places);
-                (outcome, fewer_places, workspace.retriever.status().state)
-            };
-            tokio::task::spawn_blocking(search).await.map_err(|error| {
-                tracing::error!("the search failed: {error}");
-                Failure::new(FailureKind::Internal, "the search failed unexpectedly; the daemon's log says more")
-            })?
+        let turn = Turn { workspace, question, started, queued, due, progress, cancel, permit };
+        match &turn.question.model {
+            Ok(None) => turn.offline(Why::NoneChosen).await.map(|answer| Reply { answer, trouble: None }),
+            Ok(Some(chosen)) => match self.by_model(&turn, chosen).await {
+                Ok(answer) => {
+                    turn.workspace.answered.fetch_add(1, Ordering::Relaxed);
+                    Ok(Reply { answer, trouble: None })
+                }
+                Err(_) if turn.cancel.is_cancelled() => Err(cancelled()),
+                Err(Unanswered { reason, tally }) => {
+                    let provider = chosen.settings.provider.name();
+                    tracing::warn!(provider, reason, "the model has not answered");
+                    turn.instead_of(provider, reason, tally).await
+                }
+            },
+            Err(reason) => {
+                let (provider, reason) = (turn.question.settings.provider.word(), reason.clone());
+                turn.instead_of(provider, reason, Tally::default()).await
+            }
+        }
+    }
+
+    async fn by_model(&self, turn: &Turn, chosen: &ChosenModel) -> Result<Answer, Unanswered> {
+        let transport = self.transport()?;
+        let question = ModelQuestion {
+            workspace: &turn.workspace,
+            question: &turn.question,
+            chosen,
+            transport: &transport,
+            book: &|_: &Usage, _| true,
+            due: turn.due,
+            started: turn.started,
+            queued: turn.queued,
+            progress: &turn.progress,
+            cancel: &turn.cancel,
         };
-        let outcome: SearchOutcome = outcome.map_err(|error| self.search_failed(&error))?;
-        workspace.answered.fetch_add(1, Ordering::Relaxed);
-        let timing = Timing { total: started.elapsed(), queued, search: search_started.elapsed() };
-        Ok(offline::render(&offline::Input {
-            workspace: &workspace.root.path,
-            outcome: &outcome,
-            index: &index,
-            fewer_places,
-            max_answer_tokens: question.max_answer_tokens,
-            provider: question.settings.provider,
-            notes: &question.notes,
-            timing,
-        }))
+        question.answer().await
     }
 
     /// Finds the root and opens it, off the threads that serve others: a network disk may hang.
@@ -194,13 +235,6 @@ impl Workspaces {
         }
     }
 
-    fn search_failed(&self, error: &SearchError) -> Failure {
-        match error {
-            SearchError::NothingToSearch | SearchError::Workspace { .. } => invalid(error.to_string()),
-            SearchError::Cancelled => cancelled(),
-        }
-    }
-
     /// Whether background work is going on that a leaving daemon would lose.
     #[must_use]
     pub fn is_working(&self) -> bool {
@@ -222,6 +256,70 @@ impl Workspaces {
     /// As when a question is asked there.
     pub fn find_root(&self, directory: &std::path::Path, settings: &Settings) -> Result<root::Root, RootError> {
         root::find(directory, RootRules::new(settings, self.home.as_deref()))
+    }
+}
+
+/// A question whose turn has come.
+struct Turn {
+    workspace: Arc<Workspace>,
+    question: Question,
+    started: Instant,
+    queued: Duration,
+    due: Instant,
+    progress: Progress,
+    cancel: CancellationToken,
+    permit: Permit,
+}
+
+impl Turn {
+    /// The answer that stands in for a model's.
+    async fn instead_of(mut self, provider: &'static str, reason: String, tally: Tally) -> Result<Reply, Failure> {
+        self.due = self.due.max(Instant::now() + FALLBACK);
+        let why = Why::NotAnswered { provider, reason: reason.clone(), tally };
+        self.offline(why).await.map(|answer| Reply { answer, trouble: Some(reason) })
+    }
+
+    /// The answer without a model.
+    async fn offline(self, why: Why) -> Result<Answer, Failure> {
+        let search_started = Instant::now();
+        let Self { workspace, question, started, queued, due, progress, cancel, permit } = self;
+        let (outcome, fewer_places, index) = {
+            let (workspace, question) = (Arc::clone(&workspace), question.clone());
+            let search = move || {
+                // Held by the work itself: a question whose asker left still takes its place until it ends.
+                let _permit = permit;
+                let limits = limits_of(&question, due);
+                let told = |message: &str| progress(message.to_owned());
+                let outcome = workspace.retriever.search(&question.text, limits, &told, &cancel);
+                let fewer_places = limits.max_places < PLACES_MAX
+                    && outcome.as_ref().is_ok_and(|outcome| outcome.places.len() >= limits.max_places);
+                (outcome, fewer_places, workspace.retriever.status().state)
+            };
+            tokio::task::spawn_blocking(search).await.map_err(|error| {
+                tracing::error!("the search failed: {error}");
+                Failure::new(FailureKind::Internal, "the search failed unexpectedly; the daemon's log says more")
+            })?
+        };
+        let outcome: SearchOutcome = outcome.map_err(|error| search_failed(&error))?;
+        workspace.answered.fetch_add(1, Ordering::Relaxed);
+        let timing = Timing { total: started.elapsed(), queued, search: search_started.elapsed() };
+        Ok(offline::render(&offline::Input {
+            workspace: &workspace.root.path,
+            outcome: &outcome,
+            index: &index,
+            fewer_places,
+            max_answer_tokens: question.max_answer_tokens,
+            why: &why,
+            notes: &question.notes,
+            timing,
+        }))
+    }
+}
+
+fn search_failed(error: &SearchError) -> Failure {
+    match error {
+        SearchError::NothingToSearch | SearchError::Workspace { .. } => invalid(error.to_string()),
+        SearchError::Cancelled => cancelled(),
     }
 }
 

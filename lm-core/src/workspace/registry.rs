@@ -13,7 +13,11 @@ use std::{
 
 use lm_proto::{DataDirectory, directory::create_private};
 
-use super::{admission::Admission, root::Root};
+use super::{
+    admission::Admission,
+    companion::{Companion, ConversationStatus},
+    root::Root,
+};
 use crate::{
     files::WorkspaceFiles,
     retrieval::{IndexStatus, Retriever},
@@ -28,6 +32,7 @@ const OPEN_MAX: usize = 16;
 pub(super) struct Workspace {
     pub(super) root: Root,
     pub(super) retriever: Retriever,
+    pub(super) companion: Companion,
     pub(super) admission: Arc<Admission>,
     pub(super) answered: AtomicU64,
     identity: Option<Identity>,
@@ -51,6 +56,8 @@ pub struct WorkspaceStatus {
     pub vanished: bool,
     /// Where its index stands.
     pub index: IndexStatus,
+    /// Where its conversation with the model stands.
+    pub conversation: ConversationStatus,
 }
 
 impl Workspace {
@@ -65,6 +72,7 @@ impl Workspace {
         }
         Ok(Self {
             retriever: Retriever::new(root.path.clone(), kept.join("index")),
+            companion: Companion::new(&root.path, &root.key),
             root,
             admission: Arc::default(),
             answered: AtomicU64::new(0),
@@ -96,6 +104,7 @@ impl Workspace {
             waiting,
             vanished: !self.is_current(),
             index: self.retriever.status(),
+            conversation: self.companion.status(),
         }
     }
 }
