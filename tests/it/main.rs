@@ -6,6 +6,7 @@ mod directories;
 mod election;
 mod llm_wire;
 mod mcp;
+mod model;
 mod retrieval;
 mod session;
 mod settings;

@@ -490,6 +490,13 @@ fn completion_tokens(bounds: &Bounds) -> u32 {
     bounds.completion_max.map_or(wanted, |most| wanted.min(most))
 }
 
+/// What of a window prompts may fill when answers of `answer_tokens` are wanted.
+#[must_use]
+pub fn prompt_window(window: u64, answer_tokens: u32) -> u64 {
+    let completion = u64::from(answer_tokens) + u64::from(THINKING_TOKENS);
+    window.saturating_sub(completion + (window as f64 * WINDOW_RESERVE) as u64)
+}
+
 struct Call {
     id: Arc<str>,
     name: Arc<str>,

@@ -13,7 +13,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::{answer::WindowFill, prompts, provider::ChosenModel},
+    agent::{answer::WindowFill, inquiry::prompt_window, prompts, provider::ChosenModel},
     files::WorkspaceFiles,
     llm::ModelSettings,
     memory::{
@@ -143,7 +143,9 @@ impl Companion {
         let state = self.lock();
         let current = state.current.as_ref().filter(|current| current.with == chosen.settings)?;
         let tokens = estimate.tokens(current.system.len() + current.log.bytes());
-        if tokens as f64 > chosen.window as f64 * settings.compaction_threshold {
+        // Of what a prompt may fill: with a small window the answer's share is most of the rest.
+        let fits = prompt_window(chosen.window, settings.max_answer_tokens) as f64;
+        if tokens as f64 > fits * settings.compaction_threshold {
             tracing::info!(tokens, window = chosen.window, "the window is full");
             return None;
         }

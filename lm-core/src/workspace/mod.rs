@@ -276,7 +276,14 @@ impl Turn {
     async fn instead_of(mut self, provider: &'static str, reason: String, tally: Tally) -> Result<Reply, Failure> {
         self.due = self.due.max(Instant::now() + FALLBACK);
         let why = Why::NotAnswered { provider, reason: reason.clone(), tally };
-        self.offline(why).await.map(|answer| Reply { answer, trouble: Some(reason) })
+        match self.offline(why).await {
+            Ok(answer) => Ok(Reply { answer, trouble: Some(reason) }),
+            // Both reasons: the first is the one to do something about.
+            Err(failure) => Err(Failure::new(
+                failure.kind,
+                format!("{provider} has not answered: {reason}; and without it {}", failure.message),
+            )),
+        }
     }
 
     /// The answer without a model.

@@ -38,6 +38,8 @@ static TOOL_SPECS: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
 const SEED_TIME: Duration = Duration::from_millis(700);
 /// How many it proposes.
 const SEED_PLACES: usize = 8;
+/// How much of their text is looked at to find where they begin and end.
+const SEED_CHARACTERS: usize = 16_000;
 /// How much of a cited file is read to count its lines.
 const CITED_CAP: u64 = 4 << 20;
 /// How many files are read to check an answer's citations.
@@ -144,7 +146,7 @@ impl ModelQuestion<'_> {
         let (workspace, question) = (Arc::clone(self.workspace), self.question.text.clone());
         let (cancel, deadline) = (self.cancel.clone(), (Instant::now() + SEED_TIME).min(self.due));
         let search = move || {
-            let limits = SearchLimits { deadline, max_places: SEED_PLACES, max_excerpt_chars: 0 };
+            let limits = SearchLimits { deadline, max_places: SEED_PLACES, max_excerpt_chars: SEED_CHARACTERS };
             workspace.retriever.search(&question, limits, &|_: &str| {}, &cancel)
         };
         match tokio::task::spawn_blocking(search).await {
