@@ -49,7 +49,10 @@ pub enum Reached {
 
 impl Limits {
     /// Whether more may be spent on a day on which so much was.
-    pub(super) fn check(&self, today: &Sum, now: SystemTime) -> Result<(), Reached> {
+    ///
+    /// # Errors
+    /// Which limit was reached, when it resets and how to raise it.
+    pub fn check(&self, today: &Sum, now: SystemTime) -> Result<(), Reached> {
         if self.usd > 0.0 && today.usd() >= self.usd {
             return Err(Reached::Dollars { limit: self.usd, spent: *today, now });
         }

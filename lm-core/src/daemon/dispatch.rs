@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     agent::provider,
+    budget::Budget,
     settings::{Changed, Problem, SettingsStore, show},
     workspace::{Progress, Question, Workspaces},
 };
@@ -51,6 +52,7 @@ pub struct Dispatcher {
     workspaces: Arc<Workspaces>,
     settings: Arc<SettingsStore>,
     status: Arc<Status>,
+    budget: Budget,
     hold_file: Option<PathBuf>,
 }
 
@@ -60,7 +62,8 @@ impl Dispatcher {
     pub fn new(data: DataDirectory, settings: Arc<SettingsStore>, status: Arc<Status>) -> Self {
         let workspaces = Arc::new(Workspaces::with_home(data.clone(), settings.home().map(Into::into)));
         let hold_file = std::env::var_os(HOLD_FILE_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-        Self { data, workspaces, settings, status, hold_file }
+        let budget = Budget::open(&data, SystemTime::now());
+        Self { data, workspaces, settings, status, budget, hold_file }
     }
 
     /// The daemon's counters.
@@ -198,6 +201,7 @@ impl Dispatcher {
             // Stable: the others stay sorted.
             workspaces.sort_by_key(|workspace| workspace.root.to_str() != Some(root));
         }
+        let now = SystemTime::now();
         report(&Subject {
             status: &self.status,
             data: &self.data,
@@ -207,7 +211,8 @@ impl Dispatcher {
             root: root.as_ref(),
             model: &chosen_for_report(&resolved, environment),
             inherited_keys: &inherited_keys(environment),
-            now: SystemTime::now(),
+            spent: &self.budget.spent(now),
+            now,
         })
     }
 
