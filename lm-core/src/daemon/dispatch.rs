@@ -13,7 +13,7 @@ use lm_proto::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    doctor,
+    clock, doctor,
     provider_report::chosen_for_report,
     reports::{self, Subject},
     status::{Ending, Status},
@@ -45,7 +45,8 @@ const AT_START: &[&str] = &["log_level", "log_file", "log_max_bytes", "log_backu
 const NOTES_MAX: usize = 3;
 
 /// Everything that requests are answered from. Cloning gives another handle on the same.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
+#[expect(missing_debug_implementations, reason = "it holds a clock")]
 pub struct Dispatcher {
     data: DataDirectory,
     workspaces: Arc<Workspaces>,
@@ -58,7 +59,7 @@ impl Dispatcher {
     /// Answers from the workspaces and settings of a data directory.
     #[must_use]
     pub fn new(data: DataDirectory, settings: Arc<SettingsStore>, status: Arc<Status>) -> Self {
-        let workspaces = Arc::new(Workspaces::with_home(data.clone(), settings.home().map(Into::into)));
+        let workspaces = Arc::new(Workspaces::new(data.clone(), settings.home().map(Into::into), clock::clock()));
         let hold_file = std::env::var_os(HOLD_FILE_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         Self { data, workspaces, settings, status, hold_file }
     }
