@@ -183,7 +183,7 @@ impl OwnRules {
 impl WorkspaceFiles {
     /// Refuses a path, relative to the root, that a `.livememoryignore` leaves out, itself or with a
     /// directory it lies in. Rules of git do not count for a file that is asked for by its name.
-    pub(super) fn check_own_rules(&self, path: &Path) -> Result<(), ReadError> {
+    pub(crate) fn check_own_rules(&self, path: &Path) -> Result<(), ReadError> {
         let mut parts = Vec::new();
         for part in path.components() {
             match part {

@@ -139,7 +139,7 @@ impl WorkspaceFiles {
         if !self.root_rules_are_readable() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "its `.livememoryignore` cannot be read as text, so nothing in it is read; make that a text file of at most 1 MiB, or remove it",
+                "its `.livememoryignore` cannot be read as text and so shuts all of it (make that a text file of at most 1 MiB, or remove it)",
             ));
         }
         let first = Job { directory: PathBuf::new(), rules: IgnoreRules::default(), depth: 0 };

@@ -123,10 +123,10 @@ const SHAPES: &[Shape] = &[
         pattern: r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
         kind: Kind::WholeToken,
     },
-    // Three parts in base64: `{"…`, `{"…`, and a signature of at least 32 bytes.
+    // Three parts in base64: `{"…`, `{"…` with more than a word in it, and a signature of 32 bytes.
     Shape {
         anchors: &["eyJ"],
-        pattern: r"(?P<head>eyJ[0-9A-Za-z_\-]{10,})\.(?P<secret>eyJ[0-9A-Za-z_\-]{16,}\.[0-9A-Za-z_\-]{42,})",
+        pattern: r"(?P<head>eyJ[0-9A-Za-z_\-]{10,})\.(?P<secret>eyJ[0-9A-Za-z_\-]{32,}\.[0-9A-Za-z_\-]{42,})",
         kind: Kind::SignedToken,
     },
     // Its header, then at least a line of its body; a mere mention of the header is no key. Between
