@@ -11,9 +11,6 @@ use std::{
 
 use regex::Regex;
 
-/// The longest part of a text that one shape is tried on, in bytes; signed tokens can be that long.
-const LONGEST: usize = 16 << 10;
-
 /// A shape of secrets.
 struct Shape {
     /// What it begins with; each is looked for as it is written.
@@ -39,6 +36,19 @@ enum Kind {
     SignedToken,
     /// Behind the scheme of an address: a user's name, a password, `@`.
     Address,
+}
+
+impl Kind {
+    /// The longest part of a text that such a shape is tried on, in bytes. A text made of beginnings
+    /// alone must not cost its length for each of them.
+    fn longest(self) -> usize {
+        match self {
+            Self::Token | Self::WholeToken | Self::Assigned | Self::Address => 512,
+            // What may stand before its body.
+            Self::PrivateKey => 2 << 10,
+            Self::SignedToken => 16 << 10,
+        }
+    }
 }
 
 /// From the issuers' documentation and the rules of public secret scanners.
@@ -126,7 +136,7 @@ const SHAPES: &[Shape] = &[
     // Three parts in base64: `{"…`, `{"…` with more than a word in it, and a signature of 32 bytes.
     Shape {
         anchors: &["eyJ"],
-        pattern: r"(?P<head>eyJ[0-9A-Za-z_\-]{10,})\.(?P<secret>eyJ[0-9A-Za-z_\-]{32,}\.[0-9A-Za-z_\-]{42,})",
+        pattern: r"eyJ[0-9A-Za-z_\-]{10,600}\.(?P<secret>eyJ[0-9A-Za-z_\-]{32,}\.[0-9A-Za-z_\-]{42,})",
         kind: Kind::SignedToken,
     },
     // Its header, then at least a line of its body; a mere mention of the header is no key. Between
@@ -149,6 +159,8 @@ const SHAPES: &[Shape] = &[
     },
 ];
 
+/// The longest first part of a signed token, in bytes, its dot included.
+const LONGEST_HEAD: usize = 604;
 /// The beginning of the signed token that everybody copies from jwt.io, behind its first part.
 const KNOWN_SIGNED: &str = "eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9l";
 /// The beginning of the key that Microsoft publishes for its storage emulator.
@@ -215,7 +227,7 @@ fn matches_at(text: &str, start: usize, kind: Kind, pattern: &Regex) -> bool {
     if !possible {
         return false;
     }
-    let mut end = text.len().min(start + LONGEST);
+    let mut end = text.len().min(start + kind.longest());
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -231,9 +243,12 @@ fn matches_at(text: &str, start: usize, kind: Kind, pattern: &Regex) -> bool {
             let secret = found.name("secret").or(found.get(0)).map_or("", |secret| secret.as_str());
             !is_placeholder(secret) && !secret.starts_with(KNOWN_ACCOUNT)
         }),
-        Kind::SignedToken => pattern
-            .captures(rest)
-            .is_some_and(|found| tells_algorithm(&found["head"]) && !found["secret"].starts_with(KNOWN_SIGNED)),
+        Kind::SignedToken => {
+            // Looked at first, for it is quick.
+            let head = rest.as_bytes().iter().take(LONGEST_HEAD).position(|byte| *byte == b'.');
+            head.is_some_and(|end| tells_algorithm(&rest[..end]))
+                && pattern.captures(rest).is_some_and(|found| !found["secret"].starts_with(KNOWN_SIGNED))
+        }
         Kind::Address => pattern
             .captures(rest)
             .is_some_and(|found| is_real_password(&found["user"], &found["secret"], &found["host"])),
