@@ -8,7 +8,8 @@ use serde_json::{Value as Json, json};
 use super::{
     citations::{self, Citation},
     inquiry::Tally,
-    offline::{Timing, counted, grouped},
+    offline::{Timing, counted, grouped, note_line},
+    printable::printable,
 };
 use crate::memory::log::Source;
 
@@ -90,7 +91,7 @@ pub enum Cut {
 /// The answer to a question as text, trailer and JSON.
 #[must_use]
 pub fn render(input: &Input<'_>) -> Answer {
-    let mut text = citations::mark(input.text.trim_end(), &input.checked.wrong);
+    let mut text = printable(&citations::mark(input.text.trim_end(), &input.checked.wrong)).into_owned();
     for line in closing(input) {
         text.push_str("\n\n");
         text.push_str(&line);
@@ -129,7 +130,7 @@ fn closing(input: &Input<'_>) -> Vec<String> {
                 .push("Time ran out while this was written: the end is missing. Ask again, or allow more time.".into());
         }
     }
-    lines.extend(input.notes.iter().map(|note| format!("Note: {}", note.replace(['\n', '\r'], " "))));
+    lines.extend(input.notes.iter().map(|note| note_line(note)));
     lines
 }
 

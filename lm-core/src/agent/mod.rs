@@ -7,6 +7,7 @@ pub mod answer;
 pub mod citations;
 pub mod inquiry;
 pub mod offline;
+pub mod printable;
 pub mod printed_calls;
 pub mod prompts;
 pub mod provider;

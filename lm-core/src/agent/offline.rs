@@ -5,7 +5,7 @@ use std::{fmt::Write as _, path::Path, time::Duration};
 use lm_proto::message::Answer;
 use serde_json::{Value as Json, json};
 
-use super::{answer, inquiry::Tally};
+use super::{answer, inquiry::Tally, printable::printable};
 use crate::{
     retrieval::{How, IndexState, LeftOut, Place, SearchOutcome, Verdict},
     settings::Provider,
@@ -202,7 +202,7 @@ fn render_place(place: &Place, lines: &[&str]) -> String {
     let width = last.to_string().len();
     let mut block = format!("### {}:{}-{last}\n\n{fence}\n", place.path, place.first_line);
     for (number, line) in (place.first_line..).zip(lines) {
-        let _ = writeln!(block, "{}", format!("{number:>width$}  {line}").trim_end());
+        let _ = writeln!(block, "{}", format!("{number:>width$}  {}", printable(line)).trim_end());
     }
     block.push_str(&fence);
     block
@@ -243,7 +243,8 @@ fn headline(outcome: &SearchOutcome, shown: usize) -> String {
 fn absent(outcome: &SearchOutcome) -> String {
     const NAMES_MAX: usize = 12;
     let quoted = |names: &[String]| {
-        let all: Vec<_> = names.iter().take(NAMES_MAX).map(|name| format!("`{}`", name.replace('`', "'"))).collect();
+        let all: Vec<_> =
+            names.iter().take(NAMES_MAX).map(|name| format!("`{}`", printable(name).replace('`', "'"))).collect();
         all.join(", ")
     };
     let mut text = String::new();
@@ -276,15 +277,20 @@ fn closing(input: &Input<'_>, truncated: bool, hidden: usize) -> Vec<String> {
     }
     lines.extend(searched(outcome, input.index));
     lines.extend(left_out(outcome.left_out));
-    lines.extend(input.notes.iter().map(|note| format!("Note: {}", note.replace(['\n', '\r'], " "))));
+    lines.extend(input.notes.iter().map(|note| note_line(note)));
     lines.push(match input.why {
         Why::NoneChosen => "No model is configured: places, not an explanation. `lm-shim setup` chooses one.".into(),
         Why::NotAnswered { provider, reason, .. } => format!(
             "These are places from a word search, not an explanation, because {provider} has not answered: {}.",
-            reason.replace(['\n', '\r'], " ")
+            printable(&reason.replace(['\n', '\r'], " "))
         ),
     });
     lines
+}
+
+/// A note on a line of its own.
+pub(super) fn note_line(note: &str) -> String {
+    format!("Note: {}", printable(&note.replace(['\n', '\r'], " ")))
 }
 
 /// Who should have answered, and what that cost.

@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use lm_proto::{
@@ -13,7 +13,7 @@ use lm_proto::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    doctor,
+    clock, doctor,
     provider_report::chosen_for_report,
     reports::{self, Subject},
     status::{Ending, Status},
@@ -22,7 +22,7 @@ use crate::{
     agent::provider,
     budget::Budget,
     settings::{Changed, Problem, SettingsStore, show},
-    workspace::{Progress, Question, Workspaces},
+    workspace::{Clock, Progress, Question, Workspaces},
 };
 
 /// While the file named by this variable exists, questions wait before they are answered; it is
@@ -46,13 +46,15 @@ const AT_START: &[&str] = &["log_level", "log_file", "log_max_bytes", "log_backu
 const NOTES_MAX: usize = 3;
 
 /// Everything that requests are answered from. Cloning gives another handle on the same.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
+#[expect(missing_debug_implementations, reason = "it holds a clock")]
 pub struct Dispatcher {
     data: DataDirectory,
     workspaces: Arc<Workspaces>,
     settings: Arc<SettingsStore>,
     status: Arc<Status>,
     budget: Budget,
+    clock: Clock,
     hold_file: Option<PathBuf>,
 }
 
@@ -60,10 +62,11 @@ impl Dispatcher {
     /// Answers from the workspaces and settings of a data directory.
     #[must_use]
     pub fn new(data: DataDirectory, settings: Arc<SettingsStore>, status: Arc<Status>) -> Self {
-        let workspaces = Arc::new(Workspaces::with_home(data.clone(), settings.home().map(Into::into)));
+        let clock = clock::clock();
+        let workspaces = Arc::new(Workspaces::new(data.clone(), settings.home().map(Into::into), Arc::clone(&clock)));
         let hold_file = std::env::var_os(HOLD_FILE_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let budget = Budget::open(&data, SystemTime::now());
-        Self { data, workspaces, settings, status, budget, hold_file }
+        let budget = Budget::open(&data, clock());
+        Self { data, workspaces, settings, status, budget, clock, hold_file }
     }
 
     /// The daemon's counters.
@@ -201,7 +204,7 @@ impl Dispatcher {
             // Stable: the others stay sorted.
             workspaces.sort_by_key(|workspace| workspace.root.to_str() != Some(root));
         }
-        let now = SystemTime::now();
+        let now = (self.clock)();
         report(&Subject {
             status: &self.status,
             data: &self.data,

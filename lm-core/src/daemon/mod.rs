@@ -4,6 +4,7 @@
 //! and comes back as a reply.
 
 pub mod allocator;
+pub mod clock;
 pub mod dispatch;
 pub mod doctor;
 pub mod lifecycle;

@@ -44,7 +44,7 @@ pub struct Leaving {
 }
 
 /// What every connection needs.
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "it holds a clock")]
 pub struct Server {
     /// Answers requests.
     pub dispatcher: Dispatcher,

@@ -16,7 +16,7 @@ const MODELS_NAMED: usize = 3;
 
 /// The limits that a person set.
 #[must_use]
-pub fn limits(settings: &Settings) -> Limits {
+pub(super) fn limits(settings: &Settings) -> Limits {
     Limits { usd: settings.daily_budget_usd, tokens: settings.daily_budget_tokens }
 }
 

@@ -11,13 +11,20 @@ use cap_std::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::{Encoding, FileText, OpenError, ReadError, display_path, secrets, text, text::Content};
+use super::{
+    Encoding, FileText, OpenError, ReadError, display_path, ignore_rules::Remembered, secrets, text, text::Content,
+};
+
+/// How much of a file is judged beyond what is shown of it, in bytes: a token that the cap cuts in two
+/// is not shown by its beginning.
+const JUDGED_BEYOND: u64 = 4096;
 
 /// A workspace's files, read through a handle on its root.
 #[derive(Debug)]
 pub struct WorkspaceFiles {
     root: PathBuf,
     pub(super) handle: Dir,
+    pub(super) remembered: Remembered,
 }
 
 /// What a path leads to.
@@ -32,11 +39,24 @@ pub enum PathKind {
 }
 
 /// The bytes of a regular file, as far as they were wanted.
-struct RawFile {
-    bytes: Vec<u8>,
+pub(super) struct RawFile {
+    /// Those up to the cap, and a few behind it.
+    pub(super) bytes: Vec<u8>,
+    cap: usize,
     size: u64,
     modified: Option<std::time::SystemTime>,
-    truncated: bool,
+}
+
+impl RawFile {
+    /// What was asked for.
+    fn wanted(&self) -> &[u8] {
+        &self.bytes[..self.bytes.len().min(self.cap)]
+    }
+
+    /// Whether the file is longer than what was asked for.
+    pub(super) fn is_truncated(&self) -> bool {
+        self.bytes.len() > self.cap
+    }
 }
 
 impl WorkspaceFiles {
@@ -44,7 +64,7 @@ impl WorkspaceFiles {
     /// can rename or remove a directory that is open.
     pub fn open(root: &Path) -> Result<Self, OpenError> {
         match Dir::open_ambient_dir(root, ambient_authority()) {
-            Ok(handle) => Ok(Self { root: root.to_path_buf(), handle }),
+            Ok(handle) => Ok(Self { root: root.to_path_buf(), handle, remembered: Remembered::default() }),
             Err(source) => Err(OpenError { root: root.to_path_buf(), source }),
         }
     }
@@ -56,7 +76,8 @@ impl WorkspaceFiles {
     }
 
     /// Reads up to `cap` bytes of a file, given relative to the root. Links are followed as long as
-    /// they stay inside; what counts is the file they lead to.
+    /// they stay inside; what counts is the file they lead to. What a `.livememoryignore` leaves out is
+    /// refused, by its name and by that of a link to it.
     pub fn read(&self, path: &Path, cap: u64) -> Result<FileText, ReadError> {
         let shown = || display_path(path);
         if path.components().any(|part| matches!(part, Component::RootDir | Component::Prefix(_))) {
@@ -66,15 +87,19 @@ impl WorkspaceFiles {
         if secrets::is_secret_name(&resolved) || secrets::is_secret_name(path) {
             return Err(ReadError::Secret(shown()));
         }
+        self.check_own_rules(path)?;
+        if resolved != path {
+            self.check_own_rules(&resolved).map_err(|error| rename(error, path))?;
+        }
         // Asked before opening: even an open without reading is noticed at the other end of a pipe.
         match self.handle.symlink_metadata(&resolved) {
             Ok(metadata) if metadata.is_file() => {}
             Ok(_) => return Err(ReadError::NotRegular(shown())),
             Err(source) => return Err(self.refusal(path, source)),
         }
-        let raw = self.load(&resolved, cap).map_err(|error| rename(error, path))?;
-        let sha256 = hexadecimal(&Sha256::digest(&raw.bytes));
-        let (size, modified, truncated) = (raw.size, raw.modified, raw.truncated);
+        let raw = self.load(&resolved, cap, JUDGED_BEYOND).map_err(|error| rename(error, path))?;
+        let sha256 = hexadecimal(&Sha256::digest(raw.wanted()));
+        let (size, modified, truncated) = (raw.size, raw.modified, raw.is_truncated());
         let (text, encoding) = understand(raw, path)?;
         Ok(FileText { text, sha256, size, modified, encoding, truncated })
     }
@@ -94,10 +119,11 @@ impl WorkspaceFiles {
     }
 
     /// Reads a file that a walk has just found, for searching: without asking for its type again,
-    /// without a hash. Refuses the same files as [`Self::read`].
+    /// without a hash, without asking the rules that the walk has asked. Refuses the same files as
+    /// [`Self::read`].
     pub(crate) fn read_found(&self, path: &Path, cap: u64) -> Result<SearchText, ReadError> {
-        let raw = self.load(path, cap)?;
-        let truncated = raw.truncated;
+        let raw = self.load(path, cap, JUDGED_BEYOND)?;
+        let truncated = raw.is_truncated();
         let (text, _) = understand(raw, path)?;
         Ok(SearchText { text, truncated })
     }
@@ -110,12 +136,12 @@ impl WorkspaceFiles {
         cap: u64,
         wanted: impl FnOnce(&[u8]) -> bool,
     ) -> Result<(Option<String>, bool), ReadError> {
-        let raw = self.load(path, cap)?;
+        let raw = self.load(path, cap, JUDGED_BEYOND)?;
         if text::looks_binary(&raw.bytes) {
             return Err(ReadError::Binary(display_path(path)));
         }
-        let truncated = raw.truncated;
-        if !wanted(&raw.bytes) {
+        let truncated = raw.is_truncated();
+        if !wanted(raw.wanted()) {
             return Ok((None, truncated));
         }
         let (text, _) = understand(raw, path)?;
@@ -127,11 +153,12 @@ impl WorkspaceFiles {
         if !self.handle.symlink_metadata(path).is_ok_and(|metadata| metadata.is_file()) {
             return None;
         }
-        let raw = self.load(path, cap).ok()?;
+        let raw = self.load(path, cap, 0).ok()?;
         Some(String::from_utf8_lossy(&raw.bytes).into_owned())
     }
 
-    fn load(&self, path: &Path, cap: u64) -> Result<RawFile, ReadError> {
+    /// Reads a regular file up to the cap, and at most so many bytes `beyond` it.
+    pub(super) fn load(&self, path: &Path, cap: u64, beyond: u64) -> Result<RawFile, ReadError> {
         let mut file = open_without_waiting(&self.handle, path).map_err(|source| self.refusal(path, source))?;
         let metadata = file.metadata().map_err(|source| self.refusal(path, source))?;
         if !metadata.is_file() {
@@ -139,9 +166,9 @@ impl WorkspaceFiles {
         }
         let size = metadata.len();
         let modified = metadata.modified().ok().map(cap_std::time::SystemTime::into_std);
-        let bytes = read_up_to(&mut file, size, cap).map_err(|source| self.refusal(path, source))?;
-        let truncated = size > bytes.len() as u64 && bytes.len() as u64 >= cap;
-        Ok(RawFile { bytes, size, modified, truncated })
+        let bytes =
+            read_up_to(&mut file, size, cap.saturating_add(beyond)).map_err(|source| self.refusal(path, source))?;
+        Ok(RawFile { bytes, cap: usize::try_from(cap).unwrap_or(usize::MAX), size, modified })
     }
 
     fn refusal(&self, path: &Path, source: io::Error) -> ReadError {
@@ -162,10 +189,22 @@ pub(crate) struct SearchText {
 }
 
 fn understand(raw: RawFile, path: &Path) -> Result<(String, Encoding), ReadError> {
-    match text::decode(raw.bytes, raw.truncated) {
+    let truncated = raw.is_truncated();
+    let shown = truncated.then(|| raw.wanted().to_vec());
+    let (text, encoding) = decode(raw.bytes, truncated, path)?;
+    // On the decoded text, so that UTF-16 hides nothing.
+    if secrets::holds_secret(&text) {
+        return Err(ReadError::Secret(display_path(path)));
+    }
+    match shown {
+        None => Ok((text, encoding)),
+        Some(shown) => decode(shown, truncated, path),
+    }
+}
+
+fn decode(bytes: Vec<u8>, truncated: bool, path: &Path) -> Result<(String, Encoding), ReadError> {
+    match text::decode(bytes, truncated) {
         Content::Binary => Err(ReadError::Binary(display_path(path))),
-        // On the decoded text, so that UTF-16 hides nothing.
-        Content::Text(text, _) if secrets::holds_secret(&text) => Err(ReadError::Secret(display_path(path))),
         Content::Text(text, encoding) => Ok((text, encoding)),
     }
 }
@@ -189,6 +228,8 @@ fn rename(error: ReadError, path: &Path) -> ReadError {
         ReadError::Outside(_) => ReadError::Outside(shown),
         ReadError::NotRegular(_) => ReadError::NotRegular(shown),
         ReadError::Secret(_) => ReadError::Secret(shown),
+        ReadError::Ignored(_) => ReadError::Ignored(shown),
+        ReadError::UnreadableRules { rules, .. } => ReadError::UnreadableRules { path: shown, rules },
         ReadError::Binary(_) => ReadError::Binary(shown),
         ReadError::Io { source, .. } => ReadError::Io { path: shown, source },
     }

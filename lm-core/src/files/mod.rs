@@ -12,6 +12,7 @@ mod names;
 mod secrets;
 mod text;
 mod walk;
+mod worktrees;
 
 pub use door::{PathKind, WorkspaceFiles};
 pub use names::display_path;
@@ -77,6 +78,19 @@ pub enum ReadError {
     /// It holds, or is named like what holds, keys or passwords.
     #[error("`{0}` may hold secrets and is never shown")]
     Secret(String),
+    /// A person has said that it is not to be read.
+    #[error("`{0}` is left out by a `.livememoryignore` and is never shown")]
+    Ignored(String),
+    /// Nobody knows what is not to be read.
+    #[error(
+        "`{path}` is not read, because `{rules}` cannot be read as text and so says nothing about what is below it; make it a text file of at most 1 MiB, or remove it"
+    )]
+    UnreadableRules {
+        /// The file that was asked for, safe to display.
+        path: String,
+        /// The file of rules, safe to display.
+        rules: String,
+    },
     /// Not text.
     #[error("`{0}` is a binary file")]
     Binary(String),

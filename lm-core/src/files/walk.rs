@@ -8,7 +8,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Condvar, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     thread,
@@ -21,6 +21,7 @@ use super::{
     WorkspaceFiles,
     ignore_rules::{IgnoreRules, RulesPresent},
     secrets,
+    worktrees::{self, RootTree},
 };
 
 /// Deeper directories are left out; every level costs a longer path to open.
@@ -80,7 +81,7 @@ impl WalkReport {
 
 struct Job {
     directory: PathBuf,
-    rules: Arc<IgnoreRules>,
+    rules: IgnoreRules,
     depth: usize,
 }
 
@@ -98,6 +99,8 @@ struct Walk<'a> {
     cancel: &'a CancellationToken,
     queue: Mutex<Queue>,
     changed: Condvar,
+    /// Known as soon as the root is listed.
+    root_tree: OnceLock<RootTree>,
     found: AtomicUsize,
     secret: AtomicUsize,
     not_regular: AtomicUsize,
@@ -110,7 +113,8 @@ struct Walk<'a> {
 impl WorkspaceFiles {
     /// Calls `visit` for every file that may be searched, from several threads and in no order, until
     /// it returns false. Each thread has one value of `visit`'s state, made by `state`; they are
-    /// returned with the report. Fails only where the root itself cannot be listed.
+    /// returned with the report. Fails only where the root itself cannot be listed, or has a
+    /// `.livememoryignore` that cannot be read. Linked git worktrees in the tree are left out.
     pub fn walk<S: Send>(
         &self,
         limits: &WalkLimits,
@@ -121,8 +125,8 @@ impl WorkspaceFiles {
         self.walk_under(Path::new(""), limits, cancel, state, visit)
     }
 
-    /// As [`Self::walk`], but only for what lies below a directory, given relative to the root. The
-    /// rules of the directories above it hold as well.
+    /// As [`Self::walk`], but only for what lies below a directory, given relative to the root, even
+    /// if that lies in a linked worktree. The rules of the directories above it hold as well.
     pub fn walk_under<S: Send>(
         &self,
         under: &Path,
@@ -132,7 +136,13 @@ impl WorkspaceFiles {
         visit: impl Fn(&mut S, FoundFile) -> bool + Sync,
     ) -> io::Result<(Vec<S>, WalkReport)> {
         self.handle.entries()?;
-        let first = Job { directory: PathBuf::new(), rules: Arc::default(), depth: 0 };
+        if !self.root_rules_are_readable() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "its `.livememoryignore` cannot be read as text and so shuts all of it (make that a text file of at most 1 MiB, or remove it)",
+            ));
+        }
+        let first = Job { directory: PathBuf::new(), rules: IgnoreRules::default(), depth: 0 };
         let walk = Walk {
             files: self,
             under,
@@ -140,6 +150,7 @@ impl WorkspaceFiles {
             cancel,
             queue: Mutex::new(Queue { jobs: vec![first], busy: 0 }),
             changed: Condvar::new(),
+            root_tree: OnceLock::new(),
             found: AtomicUsize::new(0),
             secret: AtomicUsize::new(0),
             not_regular: AtomicUsize::new(0),
@@ -234,6 +245,7 @@ impl Walk<'_> {
             return;
         };
         let mut present = RulesPresent::default();
+        let mut dot_git = None;
         let mut entries = Vec::new();
         for entry in listing {
             let Ok(entry) = entry else {
@@ -242,9 +254,23 @@ impl Walk<'_> {
             };
             let name = entry.file_name();
             present.note(&name);
+            if name == ".git" {
+                dot_git = entry.file_type().ok();
+            }
             entries.push((name, entry));
         }
-        let rules = IgnoreRules::descend(self.files, &job.directory, &job.rules, present);
+        if job.depth == 0 {
+            self.root_tree.get_or_init(|| RootTree::new(self.files, dot_git));
+        } else if dot_git.is_some_and(|kind| kind.is_file())
+            && !self.under.starts_with(&job.directory)
+            && self.root_tree.get().is_some_and(|root| worktrees::is_foreign(self.files, root, &job.directory))
+        {
+            return;
+        }
+        let Ok(rules) = job.rules.descend(self.files, &job.directory, present) else {
+            self.unreadable.fetch_add(1, Relaxed);
+            return;
+        };
         let private = secrets::is_private_directory(&job.directory);
         let within = job.directory.starts_with(self.under);
         let mut deeper = Vec::new();
@@ -268,7 +294,7 @@ impl Walk<'_> {
                 continue;
             }
             if kind.is_dir() {
-                deeper.push(Job { directory: path, rules: Arc::clone(&rules), depth: job.depth + 1 });
+                deeper.push(Job { directory: path, rules: rules.clone(), depth: job.depth + 1 });
             } else if !kind.is_file() {
                 self.not_regular.fetch_add(1, Relaxed);
             } else if private || secrets::is_secret_name_in(&job.directory, &name) {
@@ -321,14 +347,15 @@ impl Drop for Done<'_, '_> {
     }
 }
 
+/// When a file last changed, in nanoseconds since 1970; 0 where unknown.
 #[cfg(unix)]
-fn changed(metadata: &cap_std::fs::Metadata) -> i64 {
+pub(super) fn changed(metadata: &cap_std::fs::Metadata) -> i64 {
     use cap_std::fs::MetadataExt as _;
     metadata.ctime().saturating_mul(1_000_000_000).saturating_add(metadata.ctime_nsec())
 }
 
 #[cfg(not(unix))]
-fn changed(metadata: &cap_std::fs::Metadata) -> i64 {
+pub(super) fn changed(metadata: &cap_std::fs::Metadata) -> i64 {
     metadata.modified().map_or(0, |modified| nanoseconds(modified.into_std()))
 }
 

@@ -258,7 +258,9 @@ impl LeftOut {
             ReadError::Secret(_) => self.secret += 1,
             ReadError::Binary(_) => self.binary += 1,
             ReadError::NotRegular(_) => self.not_regular += 1,
-            ReadError::Outside(_) | ReadError::Io { .. } => self.unreadable += 1,
+            ReadError::Outside(_) | ReadError::UnreadableRules { .. } | ReadError::Io { .. } => self.unreadable += 1,
+            // Not listed either, so not counted.
+            ReadError::Ignored(_) => {}
         }
     }
 }

@@ -96,7 +96,7 @@ impl Tools {
     /// The tools for a workspace; of the user's git configuration only what `git` leads to is known.
     #[must_use]
     pub fn new(files: Arc<WorkspaceFiles>, git: GitUser) -> Self {
-        let git = git::Git::new(files.root(), git);
+        let git = git::Git::new(Arc::clone(&files), git);
         Self { files, git }
     }
 

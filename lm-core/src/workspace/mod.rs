@@ -15,7 +15,7 @@ pub mod root;
 use std::{
     path::PathBuf,
     sync::{Arc, OnceLock, atomic::Ordering},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use lm_proto::{
@@ -64,6 +64,9 @@ pub struct Question {
     pub notes: Vec<String>,
 }
 
+/// What time it is.
+pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
 /// Tells the asker what is being done.
 pub type Progress = Arc<dyn Fn(String) + Send + Sync>;
 
@@ -77,10 +80,11 @@ const RESERVE: Duration = Duration::from_millis(500);
 const FALLBACK: Duration = Duration::from_secs(3);
 
 /// All workspaces that were asked about since the daemon started.
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "it holds a clock")]
 pub struct Workspaces {
     registry: Arc<Registry>,
     home: Option<PathBuf>,
+    clock: Clock,
     transport: OnceLock<Result<Arc<Transport>, String>>,
 }
 
@@ -94,17 +98,12 @@ pub struct Reply {
 }
 
 impl Workspaces {
-    /// None yet; what is kept of them lies in the data directory.
+    /// None yet; what is kept of them lies in the data directory. The home directory is never a
+    /// workspace.
     #[must_use]
-    pub fn new(data: DataDirectory) -> Self {
-        Self::with_home(data, std::env::home_dir())
-    }
-
-    /// The same with the home directory given, which is never a workspace.
-    #[must_use]
-    pub fn with_home(data: DataDirectory, home: Option<PathBuf>) -> Self {
+    pub fn new(data: DataDirectory, home: Option<PathBuf>, clock: Clock) -> Self {
         let home = home.filter(|home| home.is_absolute());
-        Self { registry: Arc::new(Registry::new(data)), home, transport: OnceLock::new() }
+        Self { registry: Arc::new(Registry::new(data)), home, clock, transport: OnceLock::new() }
     }
 
     /// The connections to models, which all workspaces share. Made when first needed: reading the

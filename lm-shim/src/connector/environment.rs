@@ -45,13 +45,14 @@ const OF_THE_MACHINE: [&str; 32] = [
 ];
 
 /// Settings of the daemon as a whole, which no request can carry.
-const OF_THE_DAEMON: [&str; 6] = [
+const OF_THE_DAEMON: [&str; 7] = [
     "LIVE_MEMORY_IDLE_EXIT_S",
     "LIVE_MEMORY_LOG_LEVEL",
     "LIVE_MEMORY_LOG_FILE",
     "LIVE_MEMORY_LOG_MAX_BYTES",
     "LIVE_MEMORY_LOG_BACKUPS",
     "LIVE_MEMORY_TEST_HOLD_FILE",
+    "LIVE_MEMORY_TEST_CLOCK_FILE",
 ];
 
 /// The variables of `all` that the daemon gets.

@@ -79,3 +79,94 @@ fn rules_that_change_hold_from_the_next_question() {
     fs::remove_file(tree.root.join(".livememoryignore")).unwrap();
     assert_eq!(paths(&tree.ask("where is thing_one?")), ["a/one.rs"]);
 }
+
+#[test]
+fn what_a_person_leaves_out_no_rule_of_git_brings_back() {
+    let tree = Tree::new();
+    for (path, text) in [
+        (".livememoryignore", "*.priv\nprivate/\n"),
+        (".gitignore", "!keep.priv\n!private/\n"),
+        ("keep.priv", "zebra_one\n"),
+        ("sub/.gitignore", "!keep.priv\n!private/\n"),
+        ("sub/keep.priv", "zebra_two\n"),
+        ("sub/private/a.md", "zebra_three\n"),
+        ("sub/seen.md", "zebra_four\n"),
+        ("allowed/.livememoryignore", "!keep.priv\n"),
+        ("allowed/keep.priv", "zebra_five\n"),
+    ] {
+        tree.write(path, text.as_bytes());
+    }
+    let visible = [("zebra_four", "sub/seen.md"), ("zebra_five", "allowed/keep.priv")];
+    check(&tree, &visible, &["zebra_one", "zebra_two", "zebra_three"]);
+    // A question that names the file does not get at it either.
+    let answer = tree.ask_text("show me sub/keep.priv and sub/private/a.md");
+    assert!(!answer.contains("zebra_two") && !answer.contains("zebra_three"), "{answer}");
+}
+
+#[test]
+fn rules_hold_in_utf16_and_behind_a_link() {
+    let tree = Tree::with(&[("a/one.md", "zebra_one\n"), ("b/two.md", "zebra_two\n"), ("c.md", "zebra_three\n")]);
+    let utf16: Vec<u8> = "\u{feff}one.md\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    tree.write("a/.livememoryignore", &utf16);
+    tree.write("rules.txt", b"two.md\n");
+    let link = tree.root.join("b/.livememoryignore");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("../rules.txt", link).unwrap();
+    #[cfg(not(unix))]
+    fs::copy(tree.root.join("rules.txt"), link).unwrap();
+    check(&tree, &[("zebra_three", "c.md")], &["zebra_one", "zebra_two"]);
+}
+
+#[test]
+fn rules_that_nobody_can_read_shut_their_directory_and_are_told_of() {
+    let tree = Tree::with(&[("shut/one.md", "zebra_one\n"), ("open.md", "zebra_two\n")]);
+    tree.write("shut/.livememoryignore", b"one.md\n\0\0\0");
+    for _ in 0..2 {
+        let answer = tree.ask("where is zebra_one?");
+        assert_ne!(answer["search"]["verdict"], "found", "{answer}");
+        assert_eq!(answer["search"]["left_out"]["unreadable"], 1, "{answer}");
+        assert_eq!(paths(&tree.ask("where is zebra_two?")), ["open.md"]);
+        tree.wait_for_index();
+    }
+    let log = tree.log();
+    assert!(log.contains("`shut/.livememoryignore`") && log.contains("cannot be read as text"), "{log}");
+
+    tree.write(".livememoryignore", b"one.md\n\0\0\0");
+    let output = tree.sandbox.shim(&["ask", "where is zebra_two?"]).current_dir(&tree.root).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+    assert!(said.contains("`.livememoryignore` cannot be read as text") && said.contains("remove it"), "{said}");
+    fs::remove_file(tree.root.join(".livememoryignore")).unwrap();
+    fs::remove_file(tree.root.join("shut/.livememoryignore")).unwrap();
+    assert_eq!(paths(&tree.ask("where is zebra_one?")), ["shut/one.md"]);
+}
+
+#[test]
+fn a_linked_worktree_in_the_tree_is_another_workspace() {
+    let tree = Tree::new();
+    for (path, text) in [
+        (".git/HEAD", "ref: refs/heads/main\n"),
+        (".git/config", "[core]\n\tbare = false\n"),
+        (".git/worktrees/feature/commondir", "../..\n"),
+        ("a.rs", "fn zebra_one() {}\n"),
+        (".worktrees/feature/a.rs", "fn zebra_one() {}\nfn zebra_two() {}\n"),
+        ("module/.git", "gitdir: ../.git/modules/module\n"),
+        ("module/b.rs", "fn zebra_three() {}\n"),
+    ] {
+        tree.write(path, text.as_bytes());
+    }
+    for directory in ["objects", "refs", "modules/module"] {
+        fs::create_dir_all(tree.root.join(".git").join(directory)).unwrap();
+    }
+    let git_dir = tree.root.join(".git/worktrees/feature");
+    tree.write(".worktrees/feature/.git", format!("gitdir: {}\n", git_dir.display()).as_bytes());
+    for _ in 0..2 {
+        assert_eq!(paths(&tree.ask("where is zebra_one?")), ["a.rs"]);
+        tree.wait_for_index();
+    }
+    check(&tree, &[("zebra_one", "a.rs"), ("zebra_three", "module/b.rs")], &["zebra_two"]);
+    // Asked from inside it is searched like any other tree.
+    let mut command = tree.sandbox.shim(&["ask", "--json", "where is zebra_two?"]);
+    let output = command.current_dir(tree.root.join(".worktrees/feature")).output().unwrap();
+    assert_eq!(paths(&lm_tests::run::json(&output)), ["a.rs"]);
+}

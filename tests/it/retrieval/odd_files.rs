@@ -25,7 +25,10 @@ fn make_pipe(path: &Path) {
 fn a_pipe_with_a_waiting_writer_keeps_its_bytes_and_one_without_holds_nobody_up() {
     let tree = Tree::with(&[CODE]);
     make_pipe(&tree.root.join("nobody.rs"));
-    make_pipe(&tree.root.join(".livememoryignore"));
+    make_pipe(&tree.root.join(".gitignore"));
+    // What a person wants left alone here nobody knows.
+    tree.write("shut/other.rs", b"fn ordinary_code() {}\n");
+    make_pipe(&tree.root.join("shut/.livememoryignore"));
     let pipe = tree.root.join("written.rs");
     make_pipe(&pipe);
     let (sender, opened) = mpsc::channel();
@@ -41,6 +44,7 @@ fn a_pipe_with_a_waiting_writer_keeps_its_bytes_and_one_without_holds_nobody_up(
     for answer in tree.ask_both_ways("where is ordinary_code and meant_for_another?") {
         assert_eq!(paths(&answer), ["src/code.rs"]);
         assert_eq!(answer["search"]["left_out"]["not_regular"], 3, "{answer}");
+        assert_eq!(answer["search"]["left_out"]["unreadable"], 1, "{answer}");
     }
     assert!(opened.recv_timeout(Duration::ZERO).is_err(), "somebody opened the pipe");
     let mut read = String::new();

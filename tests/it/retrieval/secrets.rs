@@ -26,6 +26,15 @@ fn secrets_by_name_and_by_content_leave_no_trace() {
         "credentials.json",
         ".aws/credentials",
         ".ssh/config",
+        ".env.bak",
+        "deploy/id_rsa~",
+        "tls/server.key.1",
+        "credentials copy.json",
+        ".cargo/credentials.toml",
+        ".m2/settings.xml",
+        "infra/prod.tfvars.json",
+        "Secrets.YML",
+        ".bash_history",
     ];
     let mut canaries = Vec::new();
     for (number, path) in by_name.iter().enumerate() {
@@ -38,12 +47,18 @@ fn secrets_by_name_and_by_content_leave_no_trace() {
         ("notes.md", token("-----BEGIN RSA PRIVATE ", &format!("KEY-----\n{RANDOM}{RANDOM}\n"))),
         ("client.ts", token("sk-ant-", &format!("api03-{RANDOM}"))),
         ("aws.tf", token("AKIA", "Q7ZT1LXV0SPD9KFR")),
+        ("names.py", token("key_ghp_", &RANDOM[..36])),
+        ("comment.go", token("// -----BEGIN RSA PRIVATE ", &format!("KEY-----\n// {RANDOM}{RANDOM}\n"))),
+        ("database.ini", token("postgres://app:", "Xk29fjQmLz@db.internal:5432/app")),
+        ("storage.cs", token("AccountName=a;AccountKey=", &format!("{RANDOM}{}==", &RANDOM[..38]))),
+        ("settings.rb", token("aws_secret_access_key = ", &RANDOM[..40])),
+        ("session.http", token("Bearer eyJhbGciOiJIUzI1NiJ9.eyJ", &format!("{RANDOM}.{}", &RANDOM[..43]))),
     ];
     for (number, (path, secret)) in by_content.iter().enumerate() {
         let canary = format!("canarytext{number}q{}", &RANDOM[..12]);
         tree.write(path, format!("database password connect {canary}\nx = \"{secret}\"\n").as_bytes());
         canaries.push(canary);
-        canaries.push(secret.lines().last().unwrap().to_owned());
+        canaries.push(secret.lines().last().unwrap().trim_start_matches("// ").to_owned());
     }
 
     let mut said = String::new();
@@ -92,6 +107,27 @@ fn a_file_that_becomes_a_secret_is_forgotten() {
         tree.wait_for_index();
     }
     assert!(!bytes_below(&tree.sandbox.data().workspaces()).contains(&secret));
+}
+
+#[test]
+fn a_token_at_the_end_of_what_is_read_of_a_large_file_is_not_shown_in_part() {
+    let secret = token("ghp_", &RANDOM[..36]);
+    let beginning = &secret[..30];
+    let line = "filler_of_this_file = 1\n";
+    let mut text = "the_last_line_read = '".to_owned();
+    text.insert_str(0, &line.repeat(((1 << 20) - text.len() - beginning.len()) / line.len()));
+    text.insert_str(0, &"#".repeat((1 << 20) - text.len() - beginning.len()));
+    text += &secret;
+    text += "'\n";
+    assert!(text[..1 << 20].ends_with(beginning));
+    let tree = Tree::with(&[("large.py", &text), ("small.py", "a_line_of_another_file = 1\n")]);
+    for _ in 0..2 {
+        let answer = tree.ask("where is the_last_line_read?");
+        assert!(!answer.to_string().contains(beginning), "{answer}");
+        assert_eq!(answer["search"]["left_out"]["secret"], 1, "{answer}");
+        tree.wait_for_index();
+    }
+    assert!(!bytes_below(tree.sandbox.data().root()).to_lowercase().contains(&beginning.to_lowercase()));
 }
 
 /// Every byte of every file below, as text.

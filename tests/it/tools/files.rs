@@ -286,6 +286,43 @@ fn what_bears_secrets_is_not_shown() {
 }
 
 #[test]
+fn what_a_person_leaves_out_is_not_shown_by_its_name_either() {
+    let place = Place::new();
+    place
+        .write(".livememoryignore", "*.priv\nprivate/\n")
+        .write(".gitignore", "build/\n")
+        .write("build/out.txt", "needle")
+        .write("private/.gitignore", "!*\n")
+        .write("private/a.txt", "needle")
+        .write("sub/.gitignore", "!b.priv\n")
+        .write("sub/b.priv", "needle")
+        .write("shut/.livememoryignore", b"\0\0")
+        .write("shut/c.txt", "needle");
+    for path in ["private/a.txt", "sub/b.priv", "./sub/../private/a.txt"] {
+        for (tool, input) in [
+            ("Read", json!({"file_path": path})),
+            ("Grep", json!({"pattern": "needle", "path": path})),
+            ("Grep", json!({"pattern": "needle", "path": path, "output_mode": "content"})),
+        ] {
+            let text = place.error(tool, input);
+            assert!(text.contains(".livememoryignore") && !text.contains("needle"), "{tool} {path}: {text}");
+        }
+    }
+    let text = place.error("Read", json!({"file_path": "shut/c.txt"}));
+    assert!(text.contains("`shut/.livememoryignore` cannot be read as text"), "{text}");
+    let text = place.text("Grep", json!({"pattern": "needle"}));
+    assert!(text.starts_with("(no match") || !text.contains("needle"), "{text}");
+    for path in ["private", "shut"] {
+        let text = place.text("Grep", json!({"pattern": "needle", "path": path}));
+        assert!(!text.contains("a.txt") && !text.contains("c.txt"), "{text}");
+        let text = place.text("Glob", json!({"pattern": "**", "path": path}));
+        assert!(!text.contains("a.txt") && !text.contains("c.txt"), "{text}");
+    }
+    // Git's rules say what is not worth searching, not what is not to be read.
+    assert!(place.text("Read", json!({"file_path": "build/out.txt"})).contains("needle"));
+}
+
+#[test]
 fn limits_count_in_all_and_pages_join_up() {
     let place = Place::new();
     for file in 0..20 {

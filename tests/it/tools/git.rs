@@ -278,6 +278,27 @@ fn history_shows_no_secrets() {
 }
 
 #[test]
+fn history_shows_nothing_that_a_person_leaves_out() {
+    let Some(repository) = Repository::new() else { return };
+    let place = &repository.place;
+    place
+        .write("private/plan.md", "canary_plan\n")
+        .write("sub/notes.priv", "canary_notes\n")
+        .write("seen.md", "seen_text\n");
+    repository.commit("Write it all down");
+    fs::remove_dir_all(place.root().join("private")).unwrap();
+    place.write(".livememoryignore", "private/\n").write("sub/.livememoryignore", "*.priv\n");
+    repository.commit("Keep some of it to ourselves");
+    let text = repository.search(json!({"show_diff": true}));
+    assert!(text.contains("seen_text") && !text.contains("canary"), "{text}");
+    assert!(text.contains("(left out by a `.livememoryignore`, not shown)"), "{text}");
+    for query in ["canary_plan", "canary_notes"] {
+        assert!(repository.search(json!({"query": query})).starts_with("(no commit found"));
+    }
+    assert!(repository.search(json!({"query": "seen_text"})).contains("Write it all down"));
+}
+
+#[test]
 fn a_large_patch_hides_no_other_result() {
     let Some(repository) = Repository::new() else { return };
     let place = &repository.place;

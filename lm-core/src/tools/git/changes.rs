@@ -33,7 +33,7 @@ struct Changes {
 
 /// Lists changes, below a path if it is not empty.
 pub(super) fn changed_files(opened: &Opened, path: &Path, deadline: &Deadline) -> Result<String, ToolError> {
-    let Opened { repository, prefix } = opened;
+    let Opened { repository, prefix, .. } = opened;
     let limit = prefix.join(path);
     let patterns: Vec<BString> = if limit.as_os_str().is_empty() {
         Vec::new()

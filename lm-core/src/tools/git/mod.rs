@@ -14,9 +14,10 @@ mod open;
 mod patch;
 mod search;
 mod user;
+mod withheld;
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
@@ -27,6 +28,7 @@ use std::{
 };
 
 use super::{Limits, ToolError, ToolOutput, Tools, arguments::Arguments, target};
+use crate::files::WorkspaceFiles;
 
 pub use user::GitUser;
 
@@ -41,14 +43,14 @@ const GRACE: Duration = Duration::from_millis(500);
 /// The git side of a workspace.
 #[derive(Debug)]
 pub(super) struct Git {
-    root: PathBuf,
+    files: Arc<WorkspaceFiles>,
     user: GitUser,
     hanging: Arc<AtomicUsize>,
 }
 
 impl Git {
-    pub(super) fn new(root: &Path, user: GitUser) -> Self {
-        Self { root: root.to_path_buf(), user, hanging: Arc::default() }
+    pub(super) fn new(files: Arc<WorkspaceFiles>, user: GitUser) -> Self {
+        Self { files, user, hanging: Arc::default() }
     }
 }
 
@@ -78,8 +80,8 @@ pub(super) fn changed_files(
     limits: &Limits<'_>,
 ) -> Result<ToolOutput, ToolError> {
     let path = git_path(tools, arguments)?;
-    apart(&tools.git, limits, move |root, user, deadline| {
-        let repository = open::open(root, user)?;
+    apart(&tools.git, limits, move |files, user, deadline| {
+        let repository = open::open(files, user)?;
         changes::changed_files(&repository, &path, deadline)
     })
 }
@@ -88,8 +90,8 @@ pub(super) fn changed_files(
 pub(super) fn search(tools: &Tools, arguments: &Arguments, limits: &Limits<'_>) -> Result<ToolOutput, ToolError> {
     let path = git_path(tools, arguments)?;
     let request = search::Request::read(arguments, path)?;
-    apart(&tools.git, limits, move |root, user, deadline| {
-        let repository = open::open(root, user)?;
+    apart(&tools.git, limits, move |files, user, deadline| {
+        let repository = open::open(files, user)?;
         search::search(&repository, &request, deadline)
     })
 }
@@ -113,7 +115,7 @@ fn git_path(tools: &Tools, arguments: &Arguments) -> Result<PathBuf, ToolError> 
 fn apart(
     git: &Git,
     limits: &Limits<'_>,
-    work: impl FnOnce(&Path, &GitUser, &Deadline) -> Result<String, ToolError> + Send + 'static,
+    work: impl FnOnce(&Arc<WorkspaceFiles>, &GitUser, &Deadline) -> Result<String, ToolError> + Send + 'static,
 ) -> Result<ToolOutput, ToolError> {
     if git.hanging.load(Relaxed) >= MOST_HANGING {
         return Err(ToolError(
@@ -122,14 +124,14 @@ fn apart(
     }
     let deadline = Deadline { at: limits.deadline, stop: Arc::default() };
     let (send, receive) = mpsc::channel();
-    let (root, user) = (git.root.clone(), git.user.clone());
+    let (files, user) = (Arc::clone(&git.files), git.user.clone());
     let (own_deadline, hanging) = (deadline.clone(), Arc::clone(&git.hanging));
     hanging.fetch_add(1, Relaxed);
     let started = thread::Builder::new().name("git tool".into()).spawn(move || {
         // Counted down even if the work panics.
         let _running = Running(hanging);
         // Nobody waits any more where this fails.
-        let _ = send.send(work(&root, &user, &own_deadline));
+        let _ = send.send(work(&files, &user, &own_deadline));
     });
     if let Err(error) = started {
         git.hanging.fetch_sub(1, Relaxed);

@@ -3,12 +3,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use gix::{Repository, config::File, refs::FullName, sec::Trust};
 
-use super::{GitUser, ToolError, failed};
-use crate::files::display_path;
+use super::{GitUser, ToolError, failed, withheld::Withheld};
+use crate::files::{WorkspaceFiles, display_path};
 
 /// The longest pointer to another directory, in bytes; git itself has no longer ones.
 const POINTER_CAP: u64 = 64 << 10;
@@ -24,6 +25,8 @@ pub(super) struct Opened {
     pub(super) repository: Repository,
     /// Between the top of the working tree and the workspace; mostly empty.
     pub(super) prefix: PathBuf,
+    /// Whose text is not shown.
+    pub(super) withheld: Withheld,
 }
 
 /// Where a repository's parts lie, after links.
@@ -34,8 +37,8 @@ struct Layout {
 }
 
 /// Opens the repository that a workspace belongs to, without trusting it.
-pub(super) fn open(root: &Path, user: &GitUser) -> Result<Opened, ToolError> {
-    let (top, prefix) = find(root)?;
+pub(super) fn open(files: &Arc<WorkspaceFiles>, user: &GitUser) -> Result<Opened, ToolError> {
+    let (top, prefix) = find(files.root())?;
     let layout = layout(&top)?;
     let own = configuration(&layout)?;
     let branch = check(&layout, &own)?;
@@ -46,7 +49,8 @@ pub(super) fn open(root: &Path, user: &GitUser) -> Result<Opened, ToolError> {
         options.open(layout.git_dir).map_err(|error| failed("open the git repository", error))?.to_thread_local();
     // What its configuration says about the place of the working tree counts for nothing.
     repository.set_workdir(Some(layout.top)).map_err(|error| failed("open the git repository", error))?;
-    Ok(Opened { repository, prefix })
+    let withheld = Withheld::new(Arc::clone(files), prefix.clone());
+    Ok(Opened { repository, prefix, withheld })
 }
 
 /// The top of the working tree that a directory lies in, and the rest of the way.

@@ -1,7 +1,5 @@
 //! Showing what a commit changed.
 
-use std::path::PathBuf;
-
 use gix::{
     Repository,
     bstr::ByteSlice,
@@ -13,11 +11,10 @@ use gix::{
 use super::{
     changes::shown,
     history::{Entry, FileChange},
+    open::Opened,
+    withheld::Reason,
 };
-use crate::{
-    files::{holds_secret, is_secret_name, path_from_bytes},
-    tools::text::cut,
-};
+use crate::{files::holds_secret, tools::text::cut};
 
 /// The longest file whose lines are compared, in bytes.
 const BLOB_CAP: u64 = 1 << 20;
@@ -79,10 +76,11 @@ pub(super) fn summary(change: &FileChange, prefix: &std::path::Path) -> String {
 }
 
 /// The lines of a change as a patch, at most `most` of them.
-pub(super) fn lines(repository: &Repository, change: &FileChange, buffer: &mut Vec<u8>, most: usize) -> Vec<String> {
-    if is_secret_name(&path_from_bytes(&change.path).unwrap_or_else(|| PathBuf::from(change.path.to_string()))) {
-        return vec!["(may hold secrets, not shown)".into()];
+pub(super) fn lines(opened: &Opened, change: &FileChange, buffer: &mut Vec<u8>, most: usize) -> Vec<String> {
+    if let Some(reason) = opened.withheld.reason(change.path.as_bstr()) {
+        return vec![reason.note().into()];
     }
+    let repository = &opened.repository;
     let before = version(repository, change.before, buffer);
     let after = version(repository, change.after, buffer);
     let (old, new) = match (&before, &after) {
@@ -100,7 +98,7 @@ pub(super) fn lines(repository: &Repository, change: &FileChange, buffer: &mut V
         (Version::Absent, Version::Absent) => return Vec::new(),
     };
     if holds_secret(old) || holds_secret(new) {
-        return vec!["(may hold secrets, not shown)".into()];
+        return vec![Reason::Secret.note().into()];
     }
     if old == new {
         return vec!["(only its mode changed)".into()];

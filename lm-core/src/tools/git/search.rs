@@ -23,9 +23,10 @@ use super::{
     history::{Commit, Comparison, FileChange, History},
     open::Opened,
     patch::{self, Version},
+    withheld::Withheld,
 };
 use crate::{
-    files::{holds_secret, is_secret_name, path_from_bytes},
+    files::holds_secret,
     tools::{
         arguments::Arguments,
         text::{Page, counted, cut},
@@ -275,9 +276,10 @@ fn compare(
     let missing = AtomicUsize::new(0);
     let hits = Mutex::new(Vec::new());
     let shared = opened.repository.clone().into_sync();
+    let withheld = &opened.withheld;
     let work = || {
         let repository = shared.to_thread_local();
-        let mut counter = Counter::new(&repository, query);
+        let mut counter = Counter::new(&repository, query, withheld);
         loop {
             if until.is_over() || hits.lock().unwrap_or_else(PoisonError::into_inner).len() >= enough {
                 return;
@@ -316,15 +318,16 @@ fn compare(
 struct Counter<'a> {
     repository: &'a Repository,
     query: &'a Query,
+    withheld: &'a Withheld,
     comparison: Comparison<'a>,
     counts: HashMap<ObjectId, Option<usize>>,
     buffer: Vec<u8>,
 }
 
 impl<'a> Counter<'a> {
-    fn new(repository: &'a Repository, query: &'a Query) -> Self {
+    fn new(repository: &'a Repository, query: &'a Query, withheld: &'a Withheld) -> Self {
         let comparison = Comparison::new(repository);
-        Self { repository, query, comparison, counts: HashMap::default(), buffer: Vec::new() }
+        Self { repository, query, withheld, comparison, counts: HashMap::default(), buffer: Vec::new() }
     }
 
     /// Whether a commit changed how often the query occurs; none where that cannot be known.
@@ -332,7 +335,7 @@ impl<'a> Counter<'a> {
         let changes = changes(&mut self.comparison, commit, path).ok()??;
         let mut unknown = false;
         for change in changes {
-            if is_secret(&change) {
+            if self.withheld.reason(change.path.as_bstr()).is_some() {
                 continue;
             }
             let mut count = |entry| self.count(entry);
@@ -358,10 +361,6 @@ impl<'a> Counter<'a> {
         self.counts.insert(known.id, count);
         count
     }
-}
-
-fn is_secret(change: &FileChange) -> bool {
-    path_from_bytes(&change.path).is_none_or(|path| is_secret_name(&path))
 }
 
 /// What a commit changed against its first parent; none where that is not there.
@@ -472,7 +471,7 @@ fn block(
         }
         if request.show_diff {
             let mut missing = 0;
-            for line in patch::lines(repository, change, buffer, PATCH_LINES) {
+            for line in patch::lines(opened, change, buffer, PATCH_LINES) {
                 missing += usize::from(missing > 0 || !push(&mut lines, &mut left, format!("  {line}")));
             }
             if missing > 0 {
