@@ -127,8 +127,8 @@ pub(super) async fn setup(arguments: Setup) -> Outcome {
     }
     store(changes).await?;
     output::print(&format!(
-        "Questions are now answered by {}. `lm-shim setup --provider offline` takes it\nback; `lm-shim stats` shows \
-         what is spent.\n",
+        "Questions are now answered by {}.\n`lm-shim setup --provider offline` takes it back; `lm-shim stats` shows \
+         what is\nspent.\n",
         shown_address(choice, address.as_deref())
     ))
 }
@@ -194,8 +194,8 @@ fn shown_address(choice: Choice, address: Option<&str>) -> String {
 
 async fn consents(choice: Choice, address: Option<&str>) -> Result<bool, Failed> {
     output::say(&format!(
-        "\nFrom then on, when you or an agent asks a question, parts of the code of that\nworkspace are sent to {}.\n\
-         Files that usually hold secrets and what `exclude` names are never sent.\n",
+        "\nFrom then on, when you or an agent asks a question, parts of the code of that\nworkspace are sent to\n\n  \
+         {}\n\nFiles that usually hold secrets, and workspaces that `exclude` names, never are.\n",
         shown_address(choice, address)
     ));
     prompt::yes("Do you want that?", false).await
@@ -233,8 +233,10 @@ async fn stored() -> Result<Stored, Failed> {
 }
 
 async fn go_offline() -> Outcome {
-    let names = ["provider", "base_url", "model", "api_key"].map(|name| (name.to_owned(), String::new()));
-    store(names.into()).await?;
+    // Not only unset: an option of the plugin must not choose again.
+    let mut changes = vec![("provider".to_owned(), "offline".to_owned())];
+    changes.extend(["base_url", "model", "api_key"].map(|name| (name.to_owned(), String::new())));
+    store(changes).await?;
     output::print(
         "Answers are offline again, and nothing leaves this machine. The consent to send\ncode is taken back; address, \
          model and key were removed from config.json.\n",
