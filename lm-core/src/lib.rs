@@ -6,6 +6,7 @@
 //! ```text
 //! main → daemon → workspace → agent → { llm, memory, tools, retrieval } → files
 //!                     settings is known to daemon, workspace and agent; it knows none of them
+//!                     budget is known to daemon and workspace; it knows llm, whose usage it counts
 //!                     conversation (types only) is known to all above that speak with a model
 //! ```
 //!
@@ -13,6 +14,7 @@
 //! invariants and the test that holds each.
 
 pub mod agent;
+pub mod budget;
 pub mod conversation;
 pub mod daemon;
 pub mod files;

@@ -127,6 +127,12 @@ impl DataDirectory {
         self.root.join("config.json")
     }
 
+    /// What models have cost.
+    #[must_use]
+    pub fn spending_file(&self) -> PathBuf {
+        self.root.join("spending.jsonl")
+    }
+
     /// The daemon's working directory: locks, socket and the records around them.
     #[must_use]
     pub fn run(&self) -> PathBuf {

@@ -35,6 +35,7 @@ const RULES: &[Rule] = &[
             "lm-core/src/tools/git/user.rs",
             // and the data directory.
             "lm-core/src/settings/config_file.rs",
+            "lm-core/src/budget/store.rs",
             "lm-core/src/daemon/",
             "lm-core/src/main.rs",
             "lm-core/src/retrieval/index/",

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use crate::source::{File, project_files};
 
 /// Each room and the rooms it may name: the whole table, so a new room is entered here first.
-const ROOMS: [(&str, &[&str]); 10] = [
+const ROOMS: [(&str, &[&str]); 11] = [
     // The daemon hands questions to workspaces alone; the states of the others it only reports. It holds
     // the connections to models that all workspaces share.
-    ("daemon", &["workspace", "agent", "llm", "retrieval", "settings"]),
-    ("workspace", &["agent", "llm", "memory", "retrieval", "tools", "files", "settings"]),
+    ("daemon", &["workspace", "agent", "budget", "llm", "retrieval", "settings"]),
+    ("workspace", &["agent", "budget", "llm", "memory", "retrieval", "tools", "files", "settings"]),
     ("agent", &["llm", "memory", "retrieval", "tools", "conversation", "files", "settings"]),
+    ("budget", &["llm"]),
     ("llm", &["conversation"]),
     ("memory", &["conversation"]),
     ("retrieval", &["files"]),

@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use lm_proto::{
@@ -20,8 +20,9 @@ use super::{
 };
 use crate::{
     agent::provider,
+    budget::Budget,
     settings::{Changed, Problem, SettingsStore, show},
-    workspace::{Progress, Question, Workspaces},
+    workspace::{Clock, Progress, Question, Workspaces},
 };
 
 /// While the file named by this variable exists, questions wait before they are answered; it is
@@ -52,6 +53,8 @@ pub struct Dispatcher {
     workspaces: Arc<Workspaces>,
     settings: Arc<SettingsStore>,
     status: Arc<Status>,
+    budget: Budget,
+    clock: Clock,
     hold_file: Option<PathBuf>,
 }
 
@@ -59,9 +62,12 @@ impl Dispatcher {
     /// Answers from the workspaces and settings of a data directory.
     #[must_use]
     pub fn new(data: DataDirectory, settings: Arc<SettingsStore>, status: Arc<Status>) -> Self {
-        let workspaces = Arc::new(Workspaces::new(data.clone(), settings.home().map(Into::into), clock::clock()));
+        let clock = clock::clock();
+        let budget = Budget::open(&data, clock());
+        let home = settings.home().map(Into::into);
+        let workspaces = Arc::new(Workspaces::new(data.clone(), home, budget.clone(), Arc::clone(&clock)));
         let hold_file = std::env::var_os(HOLD_FILE_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-        Self { data, workspaces, settings, status, hold_file }
+        Self { data, workspaces, settings, status, budget, clock, hold_file }
     }
 
     /// The daemon's counters.
@@ -199,6 +205,7 @@ impl Dispatcher {
             // Stable: the others stay sorted.
             workspaces.sort_by_key(|workspace| workspace.root.to_str() != Some(root));
         }
+        let now = (self.clock)();
         report(&Subject {
             status: &self.status,
             data: &self.data,
@@ -208,7 +215,8 @@ impl Dispatcher {
             root: root.as_ref(),
             model: &chosen_for_report(&resolved, environment),
             inherited_keys: &inherited_keys(environment),
-            now: SystemTime::now(),
+            spent: &self.budget.spent(now),
+            now,
         })
     }
 

@@ -14,4 +14,5 @@ pub mod notes;
 mod provider_report;
 pub mod reports;
 pub mod server;
+mod spending_report;
 pub mod status;

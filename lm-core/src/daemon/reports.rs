@@ -10,9 +10,10 @@ use std::{
 use lm_proto::{DataDirectory, message::Report};
 use serde_json::{Value as Json, json};
 
-use super::{provider_report, status::Status};
+use super::{provider_report, spending_report, status::Status};
 use crate::{
     agent::{offline::counted, provider::ChosenModel},
+    budget::Spent,
     retrieval::{IndexState, IndexStatus},
     settings::{Origin, Resolved, show, table::ROWS},
     workspace::WorkspaceStatus,
@@ -39,6 +40,8 @@ pub struct Subject<'a> {
     pub root: Option<&'a Result<String, String>>,
     /// Who would answer the session's questions, or why the choice cannot be followed.
     pub model: &'a Result<Option<ChosenModel>, String>,
+    /// What models have cost.
+    pub spent: &'a Spent,
     /// Names of provider keys in the session's environment.
     pub inherited_keys: &'a [&'static str],
     /// The time.
@@ -60,6 +63,9 @@ pub fn stats(subject: &Subject<'_>) -> Report {
     row("daemon", &format!("{}, up {}, process {}, {clients}", status.build, lasting(uptime), status.pid));
     row("questions", &questions.text());
     row("provider", &provider_report::text(subject));
+    for (index, paragraph) in spending_report::text(subject).iter().enumerate() {
+        row(if index == 0 { "spent" } else { "" }, paragraph);
+    }
     let temporary = if subject.data.is_temporary() { ", temporary: no home directory can be written" } else { "" };
     row("data", &format!("{} ({}{temporary})", subject.data.root().display(), size.text()));
     row("endpoint", &status.endpoint.display().to_string());
@@ -99,6 +105,7 @@ pub fn stats(subject: &Subject<'_>) -> Report {
         "questions": questions.json(),
         "last_error": last_error.map(|error| json!({ "at": seconds(error.at), "message": error.message })),
         "provider": provider_report::json(subject),
+        "spending": spending_report::json(subject),
         "workspace": subject.root.map(|root| match root {
             Ok(root) => json!({ "root": root, "error": null }),
             Err(error) => json!({ "root": null, "error": error }),

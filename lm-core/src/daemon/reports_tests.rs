@@ -46,6 +46,11 @@ fn stats_say_it_all_in_80_columns() {
         index: IndexStatus { state: IndexState::Failed("no space left on device".into()), ..IndexStatus::default() },
         ..workspace()
     };
+    let budget = crate::budget::Budget::open(&data, status.started_at);
+    let usage =
+        crate::llm::Usage { input: Some(3_000), cache_read: Some(28_000), output: Some(900), ..Default::default() };
+    budget.book("/home/me/project", "claude-haiku-5-5", &usage, Some(0.001_03), status.started_at);
+    budget.book("/home/me/gone", "qwen3:8b", &usage, None, status.started_at);
     let report = stats(&Subject {
         status: &status,
         data: &data,
@@ -54,6 +59,7 @@ fn stats_say_it_all_in_80_columns() {
         workspaces: &[workspace(), vanished],
         root: Some(&Err("`/` is the root of the file system, too much to be a workspace".into())),
         model: &Ok(None),
+        spent: &budget.spent(status.started_at),
         inherited_keys: &["ANTHROPIC_API_KEY"],
         now: status.started_at + Duration::from_secs(7_500),
     });

@@ -201,10 +201,11 @@ settings! {
     extra_headers: Vec<(String, Secret)> = Vec::new(), Kind::Headers, Request, Planned;
     /// Certificates that are trusted besides the system's, in PEM.
     ca_file: Option<PathBuf> = None, Kind::Path, Request, Planned;
-    /// The most dollars spent in a day; 0 is no limit.
-    daily_budget_usd: f64 = 5.0, number(0.0, 100_000.0), Request, Planned;
-    /// The most tokens spent in a day; 0 is no limit.
-    daily_budget_tokens: u64 = 0, integer(0, 1_000_000_000_000), Request, Planned;
+    /// The most dollars spent on models in a day of UTC, by all workspaces together; 0 is no limit. When it
+    /// is reached, answers are offline until midnight UTC.
+    daily_budget_usd: f64 = 5.0, number(0.0, 100_000.0), Request, Now;
+    /// The most tokens, in and out, cached ones included, in a day of UTC; 0 is no limit.
+    daily_budget_tokens: u64 = 0, integer(0, 1_000_000_000_000), Request, Now;
     /// Answer with the Claude subscription's credential, which the vendor's published policy restricts.
     use_oauth: bool = false, Kind::Switch, Request, Planned;
     /// Workspaces that are never answered about, as paths (with everything below them) or globs.
