@@ -65,9 +65,10 @@ impl Dispatcher {
     #[must_use]
     pub fn new(data: DataDirectory, settings: Arc<SettingsStore>, status: Arc<Status>) -> Self {
         let clock = clock::clock();
-        let workspaces = Arc::new(Workspaces::new(data.clone(), settings.home().map(Into::into), Arc::clone(&clock)));
-        let hold_file = std::env::var_os(HOLD_FILE_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         let budget = Budget::open(&data, clock());
+        let home = settings.home().map(Into::into);
+        let workspaces = Arc::new(Workspaces::new(data.clone(), home, budget.clone(), Arc::clone(&clock)));
+        let hold_file = std::env::var_os(HOLD_FILE_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         Self { data, workspaces, settings, status, budget, clock, hold_file }
     }
 

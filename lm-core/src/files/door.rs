@@ -12,7 +12,10 @@ use cap_std::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Encoding, FileText, OpenError, ReadError, display_path, ignore_rules::Remembered, secrets, text, text::Content,
+    Encoding, FileText, OpenError, ReadError, display_path,
+    ignore_rules::{MetRules, Remembered},
+    secrets, text,
+    text::Content,
 };
 
 /// How much of a file is judged beyond what is shown of it, in bytes: a token that the cap cuts in two
@@ -79,6 +82,11 @@ impl WorkspaceFiles {
     /// they stay inside; what counts is the file they lead to. What a `.livememoryignore` leaves out is
     /// refused, by its name and by that of a link to it.
     pub fn read(&self, path: &Path, cap: u64) -> Result<FileText, ReadError> {
+        self.read_in_batch(path, cap, &MetRules::default())
+    }
+
+    /// As [`Self::read`], one of many files that are read one after the other.
+    pub(crate) fn read_in_batch(&self, path: &Path, cap: u64, met: &MetRules) -> Result<FileText, ReadError> {
         let shown = || display_path(path);
         if path.components().any(|part| matches!(part, Component::RootDir | Component::Prefix(_))) {
             return Err(ReadError::Outside(shown()));
@@ -87,9 +95,9 @@ impl WorkspaceFiles {
         if secrets::is_secret_name(&resolved) || secrets::is_secret_name(path) {
             return Err(ReadError::Secret(shown()));
         }
-        self.check_own_rules(path)?;
+        self.check_own_rules(path, met)?;
         if resolved != path {
-            self.check_own_rules(&resolved).map_err(|error| rename(error, path))?;
+            self.check_own_rules(&resolved, met).map_err(|error| rename(error, path))?;
         }
         // Asked before opening: even an open without reading is noticed at the other end of a pipe.
         match self.handle.symlink_metadata(&resolved) {

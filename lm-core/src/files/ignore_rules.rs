@@ -29,6 +29,8 @@ const RULES_CAP: u64 = 1 << 20;
 const OWN_RULES: &str = ".livememoryignore";
 /// Directories whose own rules are remembered; there are seldom more than a few.
 const MOST_REMEMBERED: usize = 1024;
+/// Directories whose rules are kept for a batch of files.
+const MOST_MET: usize = 16 << 10;
 /// How old a file of rules must be for its time to tell whether it was written again, in nanoseconds.
 const SETTLED: i64 = 2_000_000_000;
 /// Where `A` and `a` name the same file, a rule for one is a rule for the other.
@@ -69,6 +71,27 @@ pub(super) struct UnreadableRules;
 /// What the files of own rules said when they were last read, by directory.
 #[derive(Debug, Default)]
 pub(super) struct Remembered(Mutex<HashMap<PathBuf, (Stamp, Stated)>>);
+
+/// The own rules of directories as they were when a batch of files first asked for them; like a walk,
+/// a batch goes by the rules that it met.
+#[derive(Debug, Default)]
+pub(crate) struct MetRules(Mutex<HashMap<PathBuf, OwnRules>>);
+
+impl MetRules {
+    fn meet(&self, directory: &Path, read: impl FnOnce() -> OwnRules) -> OwnRules {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rules) = known().get(directory) {
+            return rules.clone();
+        }
+        let rules = read();
+        let mut known = known();
+        if known.len() >= MOST_MET {
+            known.clear();
+        }
+        known.insert(directory.to_path_buf(), rules.clone());
+        rules
+    }
+}
 
 /// Tells whether a file is still the one that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -183,7 +206,7 @@ impl OwnRules {
 impl WorkspaceFiles {
     /// Refuses a path, relative to the root, that a `.livememoryignore` leaves out, itself or with a
     /// directory it lies in. Rules of git do not count for a file that is asked for by its name.
-    pub(crate) fn check_own_rules(&self, path: &Path) -> Result<(), ReadError> {
+    pub(crate) fn check_own_rules(&self, path: &Path, met: &MetRules) -> Result<(), ReadError> {
         let mut parts = Vec::new();
         for part in path.components() {
             match part {
@@ -195,7 +218,7 @@ impl WorkspaceFiles {
         let mut rules = OwnRules::default();
         let mut reached = PathBuf::new();
         for (position, part) in parts.iter().enumerate() {
-            rules = rules.descend(self, &reached);
+            rules = met.meet(&reached, || rules.descend(self, &reached));
             if rules.is_unreadable() {
                 let rules = display_path(&reached.join(OWN_RULES));
                 return Err(ReadError::UnreadableRules { path: display_path(path), rules });

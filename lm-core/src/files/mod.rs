@@ -18,6 +18,7 @@ pub use door::{PathKind, WorkspaceFiles};
 pub use names::display_path;
 pub use walk::{FoundFile, WalkLimits, WalkReport};
 
+pub(crate) use ignore_rules::MetRules;
 pub(crate) use names::{path_from_bytes, path_to_bytes};
 pub(crate) use secrets::{holds_secret, is_secret_name};
 pub(crate) use walk::nanoseconds;

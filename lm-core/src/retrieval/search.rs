@@ -20,7 +20,7 @@ use super::{
     rank::{self, FileFeatures, Statistics, Weights},
     window::Seen,
 };
-use crate::files::{FileText, FoundFile, WalkLimits, WalkReport, WorkspaceFiles};
+use crate::files::{FileText, FoundFile, MetRules, WalkLimits, WalkReport, WorkspaceFiles};
 
 /// How long a search without index reads files. Past it the answer says that it is not complete.
 const LIVE_BUDGET: Duration = Duration::from_millis(2800);
@@ -184,6 +184,7 @@ impl<'a> Search<'a> {
         let next = AtomicUsize::new(0);
         let bytes = AtomicUsize::new(0);
         let (files, query, cancel, deadline) = (self.files, &self.query, self.cancel, self.limits.deadline);
+        let met = MetRules::default();
         let run = || {
             let mut looked = Vec::new();
             loop {
@@ -194,7 +195,7 @@ impl<'a> Search<'a> {
                     break;
                 }
                 // What vanished, or turned out to be secret, is passed over.
-                let Ok(file) = files.read(&candidate.path, FILE_CAP) else { continue };
+                let Ok(file) = files.read_in_batch(&candidate.path, FILE_CAP, &met) else { continue };
                 bytes.fetch_add(file.text.len(), Relaxed);
                 looked.push((position, look_at(query, candidate.path.clone(), file)));
             }

@@ -23,7 +23,7 @@ use super::{
     target,
     text::{Page, counted},
 };
-use crate::files::{PathKind, ReadError, WalkLimits, display_path};
+use crate::files::{MetRules, PathKind, ReadError, WalkLimits, display_path};
 
 mod lines;
 
@@ -286,12 +286,13 @@ impl Search {
         let mut files = Vec::new();
         let mut survey = survey;
         let mut visited = 0;
+        let met = MetRules::default();
         for hit in &survey.hits {
             if listing.is_full() || limits.is_over() {
                 break;
             }
             visited += 1;
-            let file = match tools.files.read(&hit.path, SEARCH_CAP) {
+            let file = match tools.files.read_in_batch(&hit.path, SEARCH_CAP, &met) {
                 Ok(file) => file,
                 Err(error) if is_file => return Err(error.into()),
                 // Changed since the first pass.

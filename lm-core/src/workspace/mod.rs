@@ -39,6 +39,7 @@ use crate::{
         offline::{self, Timing, Why},
         provider::ChosenModel,
     },
+    budget::{Budget, Limits as DailyLimits, price_note},
     llm::{Timeouts, Transport, Usage},
     retrieval::{SearchError, SearchLimits, SearchOutcome},
     settings::Settings,
@@ -84,6 +85,7 @@ const FALLBACK: Duration = Duration::from_secs(3);
 pub struct Workspaces {
     registry: Arc<Registry>,
     home: Option<PathBuf>,
+    budget: Budget,
     clock: Clock,
     transport: OnceLock<Result<Arc<Transport>, String>>,
 }
@@ -101,9 +103,9 @@ impl Workspaces {
     /// None yet; what is kept of them lies in the data directory. The home directory is never a
     /// workspace.
     #[must_use]
-    pub fn new(data: DataDirectory, home: Option<PathBuf>, clock: Clock) -> Self {
+    pub fn new(data: DataDirectory, home: Option<PathBuf>, budget: Budget, clock: Clock) -> Self {
         let home = home.filter(|home| home.is_absolute());
-        Self { registry: Arc::new(Registry::new(data)), home, clock, transport: OnceLock::new() }
+        Self { registry: Arc::new(Registry::new(data)), home, budget, clock, transport: OnceLock::new() }
     }
 
     /// The connections to models, which all workspaces share. Made when first needed: reading the
@@ -194,12 +196,22 @@ impl Workspaces {
 
     async fn by_model(&self, turn: &Turn, chosen: &ChosenModel) -> Result<Answer, Unanswered> {
         let transport = self.transport()?;
+        let settings = &turn.question.settings;
+        let limits = DailyLimits { usd: settings.daily_budget_usd, tokens: settings.daily_budget_tokens };
+        let may_spend = || self.budget.check(&limits, (self.clock)());
+        may_spend().map_err(|reached| reached.to_string())?;
+        let root = turn.workspace.root.path.display().to_string();
+        let book = |usage: &Usage, cost: Option<f64>| {
+            self.budget.book(&root, &chosen.model, usage, cost, (self.clock)());
+            may_spend().is_ok()
+        };
         let question = ModelQuestion {
             workspace: &turn.workspace,
             question: &turn.question,
             chosen,
             transport: &transport,
-            book: &|_: &Usage, _| true,
+            book: &book,
+            price_note: price_note(&chosen.model, chosen.prices.is_some(), &limits),
             due: turn.due,
             started: turn.started,
             queued: turn.queued,

@@ -52,6 +52,8 @@ pub(super) struct ModelQuestion<'a> {
     pub(super) chosen: &'a ChosenModel,
     pub(super) transport: &'a Arc<Transport>,
     pub(super) book: &'a Book<'a>,
+    /// What is to be said where the budget cannot hold.
+    pub(super) price_note: Option<String>,
     pub(super) due: Instant,
     pub(super) started: Instant,
     pub(super) queued: Duration,
@@ -195,6 +197,7 @@ impl ModelQuestion<'_> {
             let check = tokio::task::spawn_blocking(move || check(&files, &text, &seen));
             check.await.map_err(|error| format!("checking the citations broke off: {error}"))?
         };
+        let notes: Vec<String> = self.question.notes.iter().chain(&self.price_note).cloned().collect();
         let timing = Timing { total: self.started.elapsed(), queued: self.queued, search: searched };
         Ok(answer::render(&answer::Input {
             workspace: &self.workspace.root.path,
@@ -206,7 +209,7 @@ impl ModelQuestion<'_> {
             provider: self.chosen.settings.provider.name(),
             model: &self.chosen.model,
             fill: self.fill(&tally),
-            notes: &self.question.notes,
+            notes: &notes,
             timing,
         }))
     }

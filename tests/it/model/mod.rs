@@ -2,6 +2,7 @@
 
 mod answers;
 mod broken;
+mod budget;
 mod conversation;
 mod limits;
 mod privacy;

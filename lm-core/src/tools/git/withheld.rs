@@ -8,7 +8,7 @@ use std::{
 
 use gix::bstr::{BStr, BString, ByteSlice};
 
-use crate::files::{WorkspaceFiles, is_secret_name, path_from_bytes};
+use crate::files::{MetRules, WorkspaceFiles, is_secret_name, path_from_bytes};
 
 /// Paths that are remembered in one call; histories have more.
 const MOST_REMEMBERED: usize = 50_000;
@@ -31,11 +31,12 @@ pub(super) struct Withheld {
     /// Between the top of the working tree and the workspace.
     prefix: PathBuf,
     known: Mutex<HashMap<BString, Option<Reason>>>,
+    met: MetRules,
 }
 
 impl Withheld {
     pub(super) fn new(files: Arc<WorkspaceFiles>, prefix: PathBuf) -> Self {
-        Self { files, prefix, known: Mutex::default() }
+        Self { files, prefix, known: Mutex::default(), met: MetRules::default() }
     }
 
     /// Why the text of a file, given by its path in the repository, is not shown.
@@ -59,7 +60,7 @@ impl Withheld {
             return Some(Reason::Secret);
         }
         match path.strip_prefix(&self.prefix) {
-            Ok(below) => self.files.check_own_rules(below).is_err().then_some(Reason::LeftOut),
+            Ok(below) => self.files.check_own_rules(below, &self.met).is_err().then_some(Reason::LeftOut),
             Err(_) => Some(Reason::Outside),
         }
     }
