@@ -87,6 +87,10 @@ mod tests {
             Request::ConfigSet { changes: vec![("a".into(), "b".into())], environment: vec![] },
             Request::ConfigUnset { names: vec!["a".into()], environment: vec![] },
             Request::Doctor { cwd: "/w".into(), environment },
+            Request::TryProvider {
+                changes: vec![("a".into(), "b".into())],
+                environment: vec![("K".into(), "v".into())],
+            },
         ];
         let mut messages: Vec<_> =
             requests.into_iter().map(|request| ClientMessage::Request { id: 1, request }).collect();
@@ -125,6 +129,7 @@ mod tests {
                 "00000009000103010161016200",
                 "0000000700010401016100",
                 "0000001b000105022f7701114c4956455f4d454d4f52595f4d4f44454c016d",
+                "0000000d000106010161016201014b0176",
                 "0000000301ac02",
             ]
         );

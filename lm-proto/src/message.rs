@@ -67,6 +67,14 @@ pub enum Request {
         /// The session's variables.
         environment: SessionEnvironment,
     },
+    /// Try a provider by a call that costs nothing, as it would be with changed settings. Nothing is
+    /// stored.
+    TryProvider {
+        /// Name and value, both as typed.
+        changes: Vec<(String, String)>,
+        /// The one of [`PROVIDER_KEYS`] that the choice relies on, if it relies on one.
+        environment: SessionEnvironment,
+    },
 }
 
 /// The entry of a [`SessionEnvironment`] that lists, separated by commas, which of [`PROVIDER_KEYS`]

@@ -52,7 +52,9 @@ pub fn choose(resolved: &Resolved, environment: &SessionEnvironment) -> Result<O
     key_belongs_to_address(resolved)?;
     let variable = |name: &str| environment.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
     let key = settings.api_key.as_ref().map(settings::Secret::reveal);
-    let (key, key_origin) = match find_key(provider, key, None, variable).map_err(|error| error.to_string())? {
+    let (key, key_origin) = match find_key(provider, settings.base_url.as_deref(), key, None, variable)
+        .map_err(|error| error.to_string())?
+    {
         Some((key, origin)) => (Some(key), Some(origin)),
         None => (None, None),
     };

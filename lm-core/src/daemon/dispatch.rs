@@ -16,12 +16,14 @@ use super::{
     clock, doctor,
     provider_report::chosen_for_report,
     reports::{self, Subject},
+    spending_report::limits,
     status::{Ending, Status},
+    trial::Trial,
 };
 use crate::{
     agent::provider,
     budget::Budget,
-    settings::{Changed, Problem, SettingsStore, show},
+    settings::{Changed, Problem, Provider, SettingsStore, show},
     workspace::{Clock, Progress, Question, Workspaces},
 };
 
@@ -134,6 +136,9 @@ impl Dispatcher {
             Request::ConfigUnset { names, environment } => {
                 self.blocking(move |this| this.config_change(this.settings.unset(&names, &environment))).await
             }
+            Request::TryProvider { changes, environment } => {
+                self.try_provider(changes, environment, cancel).await.map(Reply::Report)
+            }
         }
     }
 
@@ -240,6 +245,38 @@ impl Dispatcher {
             json: show::changed_json(&changed, &self.settings.path().display().to_string()).to_string(),
             healthy: true,
         })
+    }
+
+    async fn try_provider(
+        &self,
+        changes: Vec<(String, String)>,
+        environment: SessionEnvironment,
+        cancel: CancellationToken,
+    ) -> Result<Report, Failure> {
+        let refused = |reason: String| Failure::new(FailureKind::InvalidRequest, reason);
+        let mut resolved = self.settings.preview(&changes).map_err(refused)?;
+        let settings = &mut resolved.settings;
+        let may_go_unnamed = settings.provider == Provider::Openai && settings.model.is_none();
+        let (chosen, names_model) = match provider::choose(&resolved, &environment) {
+            // The server may be asked which models it has.
+            Err(_) if may_go_unnamed => {
+                resolved.settings.model = Some("any".into());
+                (provider::choose(&resolved, &environment), false)
+            }
+            chosen => (chosen, true),
+        };
+        let Some(chosen) = chosen.map_err(refused)? else {
+            return Err(refused("offline answers need no provider, so there is nothing to try".into()));
+        };
+        let address = chosen.address();
+        tracing::info!(address, "trying a provider");
+        let trial = Trial {
+            chosen,
+            names_model,
+            limits: limits(&resolved.settings),
+            today: self.budget.spent((self.clock)()).today,
+        };
+        Ok(trial.run(self.workspaces.transport(), cancel).await)
     }
 
     async fn hold(&self, progress: &Progress, cancel: &CancellationToken) -> Result<(), Failure> {

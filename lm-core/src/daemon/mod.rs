@@ -16,3 +16,4 @@ pub mod reports;
 pub mod server;
 mod spending_report;
 pub mod status;
+mod trial;

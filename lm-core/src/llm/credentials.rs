@@ -80,12 +80,20 @@ impl KeyOrigin {
     }
 }
 
-/// The variables that other tools of the same provider use, in the order they are tried.
+/// The variables that other tools of the same provider use, in the order they are tried. Which vendor a
+/// key belongs to is known by its name: none is sent to another vendor's address, nor to a server of
+/// this wire format that may be anybody's. Those that speak Anthropic's are gateways to it as a rule,
+/// and other tools send them the same key.
 #[must_use]
-pub fn inherited_variables(provider: Provider) -> &'static [&'static str] {
-    match provider {
-        Provider::Anthropic => &["ANTHROPIC_API_KEY"],
-        Provider::OpenAi => &["OPENAI_API_KEY", "DEEPSEEK_API_KEY"],
+pub fn inherited_variables(provider: Provider, base_url: Option<&str>) -> &'static [&'static str] {
+    let host =
+        base_url.and_then(|url| reqwest::Url::parse(url.trim()).ok()).and_then(|url| url.host_str().map(str::to_owned));
+    match (provider, host.as_deref()) {
+        (_, Some("api.deepseek.com")) => &["DEEPSEEK_API_KEY"],
+        (Provider::Anthropic, _) => &["ANTHROPIC_API_KEY"],
+        (Provider::OpenAi, None) => &["OPENAI_API_KEY", "DEEPSEEK_API_KEY"],
+        (Provider::OpenAi, Some("api.openai.com")) => &["OPENAI_API_KEY"],
+        (Provider::OpenAi, Some(_)) => &[],
     }
 }
 
@@ -96,6 +104,7 @@ pub fn inherited_variables(provider: Provider) -> &'static [&'static str] {
 /// [`ModelError::Invalid`]: the file cannot be read, or what was found is no key.
 pub fn find_key(
     provider: Provider,
+    base_url: Option<&str>,
     setting: Option<&str>,
     file: Option<&Path>,
     variable: impl Fn(&str) -> Option<String>,
@@ -118,7 +127,7 @@ pub fn find_key(
         }
         return Ok(Some((ApiKey::new(&text)?, KeyOrigin::File(path.to_owned()))));
     }
-    for name in inherited_variables(provider) {
+    for name in inherited_variables(provider, base_url) {
         if let Some(text) = variable(name).filter(|text| !text.trim().is_empty()) {
             return Ok(Some((ApiKey::new(&text)?, KeyOrigin::Variable(name))));
         }
@@ -154,7 +163,7 @@ mod tests {
     fn found(setting: Option<&str>, file: Option<&Path>, variables: &[(&str, &str)]) -> Option<(String, KeyOrigin)> {
         let variable =
             |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        let found = find_key(Provider::OpenAi, setting, file, variable).unwrap_or_else(|error| panic!("{error}"));
+        let found = find_key(Provider::OpenAi, None, setting, file, variable).unwrap_or_else(|error| panic!("{error}"));
         found.map(|(key, origin)| (key.expose().to_owned(), origin))
     }
 
@@ -176,12 +185,24 @@ mod tests {
     }
 
     #[test]
+    fn an_inherited_key_is_not_for_another_vendor() {
+        let deepseek = Some("https://api.deepseek.com/anthropic");
+        for provider in [Provider::Anthropic, Provider::OpenAi] {
+            assert_eq!(inherited_variables(provider, deepseek), ["DEEPSEEK_API_KEY"]);
+            let elsewhere = inherited_variables(provider, Some("http://localhost:8080/v1"));
+            assert!(!elsewhere.contains(&"DEEPSEEK_API_KEY") && !elsewhere.contains(&"OPENAI_API_KEY"));
+        }
+        assert_eq!(inherited_variables(Provider::OpenAi, Some("https://api.openai.com/v1")), ["OPENAI_API_KEY"]);
+    }
+
+    #[test]
     fn what_is_no_key_is_refused_without_repeating_it() {
         for bad in ["", "canary key", "canary\nkey", "“canary”", "sk-ant-oat01-canary"] {
             let error = ApiKey::new(bad).err().unwrap().to_string();
             assert!(!error.contains("canary") && error.contains("key"), "{error}");
         }
-        let missing = find_key(Provider::Anthropic, None, Some(Path::new("/no/such/key")), |_| None).err().unwrap();
+        let missing =
+            find_key(Provider::Anthropic, None, None, Some(Path::new("/no/such/key")), |_| None).err().unwrap();
         assert!(missing.to_string().contains("/no/such/key"), "{missing}");
     }
 

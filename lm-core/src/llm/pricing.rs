@@ -114,6 +114,14 @@ fn undated(model: &str) -> &str {
     }
 }
 
+/// Whether two ids name the same model: the date of a release, the tag `latest`, and the collection that
+/// some servers put in front may be left out.
+#[must_use]
+pub fn is_same_model(listed: &str, model: &str) -> bool {
+    let name = |id| undated(str::strip_suffix(id, ":latest").unwrap_or(id));
+    name(listed.strip_prefix("models/").unwrap_or(listed)) == name(model)
+}
+
 /// What is known of a model.
 #[must_use]
 pub fn facts(model: &str) -> Option<&'static ModelFacts> {
@@ -300,6 +308,13 @@ mod tests {
         close(of("claude-haiku-5-5", set(Some(0.2), None, None, None)), 0.2 + 0.02 + 0.25 + 0.5);
         // Only the multiples: the step stays.
         close(of("claude-haiku-5-5", set(None, None, Some(0.5), None)), 0.5 + 0.25 + 0.625 + 2.5);
+    }
+
+    #[test]
+    fn one_model_has_several_ids() {
+        assert!(is_same_model("claude-haiku-4-5-20251001", "claude-haiku-4-5"));
+        assert!(is_same_model("llama3.3:latest", "llama3.3") && is_same_model("models/gemini-3", "gemini-3"));
+        assert!(!is_same_model("qwen3:8b", "qwen3:14b") && !is_same_model("claude-haiku-5-5", "claude-haiku-4-5"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use lm_proto::DataDirectory;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::{
     config_file::{self, ConfigError, Stamp},
@@ -148,6 +148,28 @@ impl SettingsStore {
     /// # Errors
     /// One line for each change that was refused, or why the file cannot be used.
     pub fn set(&self, changes: &[(String, String)], session: &[(String, String)]) -> Result<Changed, String> {
+        let (accepted, refusals) = self.accept_all(changes)?;
+        self.change(accepted, &[], refusals, session)
+    }
+
+    /// What would hold for a session without variables of its own if changes were made. Nothing is
+    /// written.
+    ///
+    /// # Errors
+    /// As for [`SettingsStore::set`].
+    pub fn preview(&self, changes: &[(String, String)]) -> Result<Resolved, String> {
+        let (accepted, refusals) = self.accept_all(changes)?;
+        if !refusals.is_empty() {
+            return Err(refusals.join("\n"));
+        }
+        let mut document = config_file::read(&self.path).map_err(|error| error.to_string())?;
+        apply(&mut document, &accepted);
+        let (values, _) = interpret(&document, &self.fresh().values, self.home());
+        Ok(self.resolve(&values, &[]))
+    }
+
+    /// The changes that are accepted, and why others are not.
+    fn accept_all(&self, changes: &[(String, String)]) -> Result<(Vec<Change>, Vec<String>), String> {
         if changes.is_empty() {
             return Err("nothing to set; give `name=value`".into());
         }
@@ -162,7 +184,7 @@ impl SettingsStore {
                 Err(refusal) => refusals.push(refusal),
             }
         }
-        self.change(accepted, &[], refusals, session)
+        Ok((accepted, refusals))
     }
 
     /// Removes settings from `config.json`, all or none. A key that names no setting is removed too if
@@ -225,18 +247,22 @@ impl SettingsStore {
         for stray in strays {
             document.remove(stray);
         }
-        for (row, value) in &changes {
-            match value {
-                Some(json) => document.insert(row.key.to_owned(), json.clone()),
-                None => document.remove(row.key),
-            };
-        }
+        apply(&mut document, &changes);
         config_file::write(&self.path, &document).map_err(|error| error.to_string())?;
         self.reload(&mut state);
         let mut resolved = self.resolve(&state.values, session);
         resolved.problems.splice(0..0, state.problems.iter().cloned());
         drop(state);
         Ok(Changed { rows: changes.into_iter().map(|(row, _)| row).collect(), strays: strays.to_vec(), resolved })
+    }
+}
+
+fn apply(document: &mut Map<String, Json>, changes: &[Change]) {
+    for (row, value) in changes {
+        match value {
+            Some(json) => document.insert(row.key.to_owned(), json.clone()),
+            None => document.remove(row.key),
+        };
     }
 }
 

@@ -28,9 +28,14 @@ pub(super) async fn set(arguments: Vec<String>) -> Outcome {
             return Err(Failed::usage("only one value can come from standard input; set the others one by one"));
         }
         if value != "-" && is_secret(name) {
+            let setup = if name.to_lowercase().contains("api_key") {
+                ",\nand `lm-shim setup` asks for it without showing it"
+            } else {
+                ""
+            };
             output::say(&format!(
                 "note: other users of this machine could read `{name}` on the command line, and\n\
-                 your shell may keep it; `lm-shim config set {name}=-` reads it from standard input\n"
+                 your shell may keep it; `lm-shim config set {name}=-` reads it from standard input{setup}\n"
             ));
         }
         changes.push((name.to_owned(), value.to_owned()));

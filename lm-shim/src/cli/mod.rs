@@ -8,7 +8,9 @@ mod ask;
 mod config;
 mod doctor;
 mod output;
+mod prompt;
 mod report;
+mod setup;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -42,6 +44,8 @@ struct CommandLine {
 enum Verb {
     /// Ask a question about a code base
     Ask(Ask),
+    /// Choose the model that answers, try it and see what it costs
+    Setup(setup::Setup),
     /// Finish running work and stop the daemon; the next question starts it
     Stop,
     /// Show or change settings
@@ -140,6 +144,7 @@ fn run_with(arguments: Vec<OsString>) -> ExitCode {
 async fn perform(verb: Verb) -> Outcome {
     match verb {
         Verb::Ask(arguments) => ask::ask(arguments).await,
+        Verb::Setup(arguments) => setup::setup(arguments).await,
         Verb::Stop => stop().await,
         Verb::Config(Config::Show(Json { json })) => config::show(json).await,
         Verb::Config(Config::Set { changes }) => config::set(changes).await,
