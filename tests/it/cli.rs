@@ -213,7 +213,7 @@ fn reports_are_shown_as_text_or_json_and_tell_their_health() {
 }
 
 #[test]
-fn reports_name_the_keys_of_a_session_and_no_request_holds_their_values() {
+fn reports_name_the_keys_of_a_session_and_only_questions_hold_their_values() {
     let sandbox = Sandbox::new();
     let daemon = ScriptedDaemon::start(&sandbox, |request| match request {
         Request::Ask(_) => Behaviour::answer("a"),
@@ -229,7 +229,12 @@ fn reports_name_the_keys_of_a_session_and_no_request_holds_their_values() {
     let named: Vec<Option<String>> = requests(&daemon)
         .into_iter()
         .map(|request| match request {
-            Request::Ask(ask) => ask.environment,
+            // Their values go with questions alone, for a provider that was chosen without a key.
+            Request::Ask(ask) => {
+                let values: Vec<_> = ask.environment.iter().filter(|(_, value)| value == "canary").collect();
+                assert_eq!(values.len(), 2, "{values:?}");
+                ask.environment.into_iter().filter(|(_, value)| value != "canary").collect()
+            }
             Request::Stats { environment, .. }
             | Request::Doctor { environment, .. }
             | Request::ConfigShow { environment } => environment,

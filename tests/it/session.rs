@@ -134,12 +134,10 @@ fn a_shim_whose_client_is_killed_leaves() {
         binaries,
         mcp_client::{VERSION, initialize_parameters},
     };
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-
     let sandbox = Sandbox::new();
     let _ = binaries::core();
     let input = sandbox.root().join("input");
-    mknodat(CWD, &input, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    lm_tests::make_pipe(&input);
     // A client that holds the only writing end of the shim's input.
     let script = "\"$1\" < input & exec 3> input; printf '%s\\n' \"$2\" \"$3\" >&3; read -r never";
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize",

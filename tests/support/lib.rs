@@ -10,6 +10,8 @@ pub mod daemon;
 pub mod git;
 pub mod mcp_client;
 pub mod model_server;
+#[cfg(unix)]
+pub mod pipe;
 pub mod run;
 pub mod sandbox;
 pub mod scripted_daemon;
@@ -19,6 +21,8 @@ pub mod wait;
 
 pub use mcp_client::McpClient;
 pub use model_server::ModelServer;
+#[cfg(unix)]
+pub use pipe::make_pipe;
 pub use sandbox::Sandbox;
 pub use scripted_daemon::{Behaviour, ScriptedDaemon};
 pub use wait::wait_until;

@@ -59,7 +59,7 @@ struct Request {
 
 impl Request {
     fn book(&self, budget: &Budget) {
-        let workspace = format!("/work/{}", self.workspace);
+        let workspace = format!("/home/me/{}", self.workspace);
         budget.book(&workspace, "m", &usage(self.input, self.cached, self.output), self.cost, at(self.at));
     }
 
@@ -102,7 +102,7 @@ fn assert_holds(budget: &Budget, requests: &[Request]) {
     let by_workspace: BTreeMap<_, _> = budget.spent(at(NOON)).by_workspace.into_iter().collect();
     let mut expected = BTreeMap::<String, Sum>::new();
     for request in requests {
-        *expected.entry(format!("/work/{}", request.workspace)).or_default() += request.sum();
+        *expected.entry(format!("/home/me/{}", request.workspace)).or_default() += request.sum();
     }
     assert_eq!(by_workspace, expected);
 }
@@ -274,8 +274,8 @@ fn old_days_and_many_workspaces_are_kept_in_sum() {
         budget.book("/wrong", "m", &usage(1, 0, 0), Some(1.0), of_day(day));
     }
     for day in 0..400 {
-        budget.book(&format!("/work/{day}"), "m", &usage(1, 0, 0), Some(1.0), of_day(day));
-        budget.book(&format!("/work/{day}"), "m", &usage(1, 0, 0), Some(1.0), of_day(day));
+        budget.book(&format!("/home/me/{day}"), "m", &usage(1, 0, 0), Some(1.0), of_day(day));
+        budget.book(&format!("/home/me/{day}"), "m", &usage(1, 0, 0), Some(1.0), of_day(day));
         assert_eq!(budget.spent(of_day(day)).today.usd(), 2.0, "today is never pushed out");
     }
     for budget in [&budget, &place.open()] {
@@ -286,7 +286,7 @@ fn old_days_and_many_workspaces_are_kept_in_sum() {
             spent.by_workspace.iter().map(|(_, sum)| sum.requests).sum::<u64>() + spent.other_workspaces.requests,
             900
         );
-        assert!(spent.by_workspace.iter().any(|(name, _)| name == "/work/399"));
+        assert!(spent.by_workspace.iter().any(|(name, _)| name == "/home/me/399"));
     }
     let days = fs::read_to_string(place.file()).unwrap().matches("\"kind\":\"day\"").count();
     assert!(days <= 62, "{days}");

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::files::{ReadError, WorkspaceFiles};
 
-pub use git::GitUser;
+pub use git::{GitUser, LeftBehind};
 pub use registry::{ToolSpecification, specifications};
 pub use text::OUTPUT_CAP;
 pub use tree::{DirectoryTree, directory_tree};
@@ -96,7 +96,13 @@ impl Tools {
     /// The tools for a workspace; of the user's git configuration only what `git` leads to is known.
     #[must_use]
     pub fn new(files: Arc<WorkspaceFiles>, git: GitUser) -> Self {
-        let git = git::Git::new(Arc::clone(&files), git);
+        Self::sharing(files, git, LeftBehind::default())
+    }
+
+    /// The same, sharing with other tools of the workspace which threads hang.
+    #[must_use]
+    pub fn sharing(files: Arc<WorkspaceFiles>, git: GitUser, left_behind: LeftBehind) -> Self {
+        let git = git::Git::new(Arc::clone(&files), git, left_behind);
         Self { files, git }
     }
 

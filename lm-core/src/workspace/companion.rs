@@ -21,7 +21,7 @@ use crate::{
         tokens::TokenEstimate,
     },
     settings::Settings,
-    tools::{GitUser, Tools, directory_tree},
+    tools::{GitUser, LeftBehind, Tools, directory_tree},
 };
 
 /// How long the listing of a tree may take; what is not listed by then is found with the tools.
@@ -32,6 +32,7 @@ const TREE_TIME: Duration = Duration::from_secs(2);
 pub(super) struct Companion {
     root: PathBuf,
     git_user: GitUser,
+    git_left_behind: LeftBehind,
     key: String,
     state: Mutex<State>,
     /// Held by who begins a conversation, so that questions that arrive together share one.
@@ -86,6 +87,7 @@ impl Companion {
         Self {
             root: root.to_path_buf(),
             git_user: GitUser::from_environment(),
+            git_left_behind: LeftBehind::default(),
             key: key.to_owned(),
             state: Mutex::default(),
             beginning: tokio::sync::Mutex::default(),
@@ -96,7 +98,7 @@ impl Companion {
     /// renamed on Windows.
     pub(super) fn tools(&self) -> Result<(Arc<WorkspaceFiles>, Arc<Tools>), String> {
         let files = Arc::new(WorkspaceFiles::open(&self.root).map_err(|error| error.to_string())?);
-        let tools = Arc::new(Tools::new(Arc::clone(&files), self.git_user.clone()));
+        let tools = Arc::new(Tools::sharing(Arc::clone(&files), self.git_user.clone(), self.git_left_behind.clone()));
         Ok((files, tools))
     }
 

@@ -59,7 +59,7 @@ fn a_question_that_uses_the_budget_up_ends_with_what_it_has() {
     let place = Place::with(&[SERVER]);
     let server = ModelServer::start(|request: &SeenRequest| {
         let told = request.messages.last().unwrap().pieces.iter().any(|piece| piece.raw.contains("Answer now"));
-        let usage = Some(ReportedUsage { input: 90_000, output: 1_000, ..ReportedUsage::default() });
+        let usage = Some(ReportedUsage { input: 50_000, output: 1_000, ..ReportedUsage::default() });
         let turn = if told {
             Turn::text("As far as the money went (src/server.rs:1).")
         } else {
@@ -67,10 +67,10 @@ fn a_question_that_uses_the_budget_up_ends_with_what_it_has() {
         };
         Turn { usage, ..turn }
     });
-    place.choose(&server, BOTH[1], json!({ "daily_budget_tokens": 200_000 }));
+    place.choose(&server, BOTH[1], json!({ "daily_budget_tokens": 140_000 }));
     assert_eq!(text(&ask(&place, &server, "Read it all")), "As far as the money went (src/server.rs:1).\n");
-    assert_eq!(server.requests().len(), 4, "three rounds: the third went past 200,000 tokens");
-    assert_fallback(&ask(&place, &server, "the_default_port?"), "daily budget of 200000 tokens");
+    assert_eq!(server.requests().len(), 4, "three rounds: the third went past 140,000 tokens");
+    assert_fallback(&ask(&place, &server, "the_default_port?"), "daily budget of 140000 tokens");
 }
 
 #[test]

@@ -10,16 +10,12 @@ use std::{
     time::Duration,
 };
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use lm_tests::make_pipe;
 use serde_json::json;
 
 use super::{Tree, assert_absent, paths};
 
 const CODE: (&str, &str) = ("src/code.rs", "fn ordinary_code() {}\n");
-
-fn make_pipe(path: &Path) {
-    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-}
 
 #[test]
 fn a_pipe_with_a_waiting_writer_keeps_its_bytes_and_one_without_holds_nobody_up() {

@@ -63,8 +63,9 @@ fn text_and_json_say_the_same_and_nothing_else_is_printed() {
 fn what_a_terminal_would_obey_is_shown_instead() {
     let hostile = "// clear_screen \x1b[2J\x1b]0;title\x07 \u{9b}31m \u{202e}turned\nfn clear_screen() {}\n";
     let tree = Tree::with(&[("a.rs", hostile)]);
-    let answers = tree.ask_both_ways("where is clear_screen?");
-    for answer in answers.map(|answer| answer["answer"].as_str().unwrap().to_owned()) {
+    for arguments in [&["ask", "where is clear_screen?"][..], &["ask", "--json", "where is clear_screen?"]] {
+        let output = tree.sandbox.shim(arguments).current_dir(&tree.root).output().unwrap();
+        let answer = run::succeeded(&output);
         assert!(answer.contains("\u{241b}[2J") && answer.contains("turned"), "{answer}");
         let obeyed = |character: char| (character.is_control() && character != '\n') || character == '\u{202e}';
         assert!(!answer.contains(obeyed), "{answer:?}");

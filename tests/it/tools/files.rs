@@ -169,7 +169,7 @@ fn pipes_sockets_and_devices_are_left_alone() {
     let place = Place::new();
     let root = place.root();
     place.write("a.txt", "needle");
-    rustix::fs::mknodat(rustix::fs::CWD, root.join("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    lm_tests::make_pipe(&root.join("pipe"));
     let _socket = UnixListener::bind(root.join("socket")).unwrap();
     std::os::unix::fs::symlink("/dev/zero", root.join("zero")).unwrap();
     // A reader and a writer of its own, so that the bytes wait in the pipe.

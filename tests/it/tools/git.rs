@@ -414,3 +414,18 @@ fn damage_is_an_error_and_not_an_empty_history() {
     place.error("get_changed_files", json!({}));
     assert!(start.elapsed() < Duration::from_secs(20));
 }
+
+/// A model may ask for as much as it likes in one turn: what is at work does not hang.
+#[test]
+fn many_calls_at_once_are_all_answered() {
+    let Some(repository) = Repository::new() else { return };
+    let tools = tools(&repository.place.root(), GitUser::default());
+    let texts: Vec<_> = std::thread::scope(|scope| {
+        let calls: Vec<_> =
+            (0..12).map(|_| scope.spawn(|| run(&tools, "git_search", r#"{"query":"a","show_diff":true}"#))).collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    for output in texts {
+        assert!(!output.is_error, "{}", output.text);
+    }
+}

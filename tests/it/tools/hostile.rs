@@ -203,7 +203,7 @@ fn pipes_in_a_repository_end_in_an_error() {
     let pipe = |path: &str| {
         let path = place.root().join(path);
         let _ = fs::remove_file(&path);
-        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        lm_tests::make_pipe(&path);
         path
     };
     let start = Instant::now();
@@ -217,7 +217,7 @@ fn pipes_in_a_repository_end_in_an_error() {
     let Some(repository) = Repository::new() else { return };
     let place = &repository.place;
     let path = place.root().join("src/.gitignore");
-    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    lm_tests::make_pipe(&path);
     place.write("src/untracked.txt", "x");
     let tools = place.tools();
     for _ in 0..4 {

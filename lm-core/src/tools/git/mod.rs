@@ -20,7 +20,10 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU8, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
         mpsc,
     },
     thread,
@@ -35,6 +38,12 @@ pub use user::GitUser;
 /// Threads that may hang, on a file system that does not answer or a pipe in a repository, before no
 /// more are started.
 const MOST_HANGING: usize = 2;
+/// A call's thread is at work and waited for.
+const AT_WORK: u8 = 0;
+/// It is at work and nobody waits for it any more.
+const LEFT_BEHIND: u8 = 1;
+/// It has ended.
+const ENDED: u8 = 2;
 /// How often a waiting call looks whether it was cancelled.
 const POLL: Duration = Duration::from_millis(20);
 /// How long after the deadline what was found so far is waited for.
@@ -45,12 +54,46 @@ const GRACE: Duration = Duration::from_millis(500);
 pub(super) struct Git {
     files: Arc<WorkspaceFiles>,
     user: GitUser,
-    hanging: Arc<AtomicUsize>,
+    left_behind: LeftBehind,
+}
+
+/// The threads of one workspace's git tools that nobody waits for any more; shared by all tools of the
+/// workspace, so that a repository in which every call hangs does not collect threads.
+#[derive(Clone, Debug, Default)]
+pub struct LeftBehind(Arc<AtomicUsize>);
+
+/// How far a call's thread is, told by both sides: whoever comes second knows what the first has done.
+#[derive(Clone)]
+struct Course {
+    state: Arc<AtomicU8>,
+    left_behind: LeftBehind,
+}
+
+impl Course {
+    /// Nobody waits for it any more.
+    fn leave_behind(&self) {
+        // Counted before it can be counted down.
+        self.left_behind.0.fetch_add(1, SeqCst);
+        if self.state.swap(LEFT_BEHIND, SeqCst) == ENDED {
+            self.left_behind.0.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+/// Ends a course even if the work panics.
+struct EndsCourse(Course);
+
+impl Drop for EndsCourse {
+    fn drop(&mut self) {
+        if self.0.state.swap(ENDED, SeqCst) == LEFT_BEHIND {
+            self.0.left_behind.0.fetch_sub(1, SeqCst);
+        }
+    }
 }
 
 impl Git {
-    pub(super) fn new(files: Arc<WorkspaceFiles>, user: GitUser) -> Self {
-        Self { files, user, hanging: Arc::default() }
+    pub(super) fn new(files: Arc<WorkspaceFiles>, user: GitUser, left_behind: LeftBehind) -> Self {
+        Self { files, user, left_behind }
     }
 }
 
@@ -117,7 +160,7 @@ fn apart(
     limits: &Limits<'_>,
     work: impl FnOnce(&Arc<WorkspaceFiles>, &GitUser, &Deadline) -> Result<String, ToolError> + Send + 'static,
 ) -> Result<ToolOutput, ToolError> {
-    if git.hanging.load(Relaxed) >= MOST_HANGING {
+    if git.left_behind.0.load(SeqCst) >= MOST_HANGING {
         return Err(ToolError(
             "earlier calls still hang in the git repository, so its tools are not usable now; use Read and Grep".into(),
         ));
@@ -125,16 +168,14 @@ fn apart(
     let deadline = Deadline { at: limits.deadline, stop: Arc::default() };
     let (send, receive) = mpsc::channel();
     let (files, user) = (Arc::clone(&git.files), git.user.clone());
-    let (own_deadline, hanging) = (deadline.clone(), Arc::clone(&git.hanging));
-    hanging.fetch_add(1, Relaxed);
+    let course = Course { state: Arc::new(AtomicU8::new(AT_WORK)), left_behind: git.left_behind.clone() };
+    let (own_deadline, ends) = (deadline.clone(), EndsCourse(course.clone()));
     let started = thread::Builder::new().name("git tool".into()).spawn(move || {
-        // Counted down even if the work panics.
-        let _running = Running(hanging);
+        let _ends = ends;
         // Nobody waits any more where this fails.
         let _ = send.send(work(&files, &user, &own_deadline));
     });
     if let Err(error) = started {
-        git.hanging.fetch_sub(1, Relaxed);
         return Err(ToolError(format!("cannot start a thread for git: {error}")));
     }
     loop {
@@ -146,22 +187,16 @@ fn apart(
             }
             Err(mpsc::RecvTimeoutError::Timeout) if limits.cancel.is_cancelled() => {
                 deadline.stop.store(true, Relaxed);
+                course.leave_behind();
                 return Err(ToolError("the call was cancelled".into()));
             }
             Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() >= limits.deadline + GRACE => {
                 deadline.stop.store(true, Relaxed);
+                course.leave_behind();
                 return Err(ToolError("the time was over before git had an answer; limit the call with path".into()));
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
-    }
-}
-
-struct Running(Arc<AtomicUsize>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
     }
 }
 
