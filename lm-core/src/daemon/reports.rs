@@ -125,6 +125,7 @@ pub fn stats(subject: &Subject<'_>) -> Report {
 struct Questions {
     answered: u64,
     failed: u64,
+    refused: u64,
     cancelled: u64,
     running: u64,
 }
@@ -135,19 +136,20 @@ impl Questions {
         Self {
             answered: status.answered(),
             failed: status.failed(),
+            refused: status.refused(),
             cancelled: status.cancelled(),
             running: u64::try_from(status.questions()).unwrap_or(u64::MAX),
         }
     }
 
     fn text(&self) -> String {
-        let Self { answered, failed, cancelled, running } = self;
-        format!("{answered} answered, {failed} failed, {cancelled} cancelled, {running} running")
+        let Self { answered, failed, refused, cancelled, running } = self;
+        format!("{answered} answered, {failed} failed, {refused} refused, {cancelled} cancelled, {running} running")
     }
 
     fn json(&self) -> Json {
-        let Self { answered, failed, cancelled, running } = self;
-        json!({ "answered": answered, "failed": failed, "cancelled": cancelled, "running": running })
+        let Self { answered, failed, refused, cancelled, running } = self;
+        json!({ "answered": answered, "failed": failed, "refused": refused, "cancelled": cancelled, "running": running })
     }
 }
 

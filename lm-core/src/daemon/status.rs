@@ -29,6 +29,7 @@ pub struct Status {
     questions: AtomicUsize,
     answered: AtomicU64,
     failed: AtomicU64,
+    refused: AtomicU64,
     cancelled: AtomicU64,
     last_error: Mutex<Option<LastError>>,
     last_activity: Mutex<Instant>,
@@ -50,6 +51,8 @@ pub enum Ending {
     Answered,
     /// With a failure, described for [`Status::last_error`].
     Failed(String),
+    /// Not taken up: the question itself was at fault, or there was no room for it.
+    Refused,
     /// By its client, before there was an answer.
     Cancelled,
 }
@@ -69,6 +72,7 @@ impl Status {
             questions: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             cancelled: AtomicU64::new(0),
             last_error: Mutex::new(None),
             last_activity: Mutex::new(Instant::now()),
@@ -105,6 +109,12 @@ impl Status {
         self.failed.load(Ordering::Relaxed)
     }
 
+    /// Questions that were not taken up since the start.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     /// Questions cancelled, or left by their client, since the start.
     #[must_use]
     pub fn cancelled(&self) -> u64 {
@@ -128,6 +138,7 @@ impl Status {
         let counter = match ending {
             Ending::Answered => &self.answered,
             Ending::Cancelled => &self.cancelled,
+            Ending::Refused => &self.refused,
             Ending::Failed(message) => {
                 self.note_error(message);
                 &self.failed

@@ -63,6 +63,12 @@ impl Query {
             query.read_chunk(chunk);
         }
         query.read_words(question);
+        if query.query.terms.is_empty() {
+            query.read_languages(question);
+        }
+        if query.query.terms.is_empty() && question.chars().any(char::is_alphabetic) {
+            query.ask_in_general();
+        }
         query.finish()
     }
 
@@ -187,6 +193,45 @@ impl Builder {
     }
 
     /// If nothing is left but stop words, they are what is asked for.
+    /// Names of languages that are no words without their signs.
+    fn read_languages(&mut self, question: &str) {
+        for word in question.to_lowercase().split_whitespace() {
+            let word = word.trim_end_matches(['?', '!', ',', ';', ':', '.']);
+            let names: &[&str] = match word {
+                "c++" => &["cpp", "cxx"],
+                "c#" => &["csharp"],
+                "f#" => &["fsharp"],
+                ".net" => &["dotnet"],
+                "c" | "r" | "d" => &[word],
+                _ => &[],
+            };
+            names.iter().for_each(|name| self.add_word(name, word));
+        }
+    }
+
+    /// A question of nothing but common words is about the project as a whole, which its own
+    /// introduction answers best.
+    fn ask_in_general(&mut self) {
+        for word in ["readme", "overview", "introduction", "architecture"] {
+            self.add_word(word, word);
+        }
+        self.query.paths.push("readme.md".to_owned());
+    }
+
+    fn add_word(&mut self, word: &str, shown: &str) {
+        self.query.stems.push(word.to_owned());
+        let mut term = word.to_owned();
+        stem(&mut term);
+        self.query.terms.push(QueryTerm {
+            term,
+            shown: shown.to_owned(),
+            weight: 1.0,
+            exact: false,
+            // Its absence says nothing: the person did not name it so.
+            part: true,
+        });
+    }
+
     fn finish(mut self) -> Query {
         let query = &mut self.query;
         for list in [&mut query.paths, &mut query.modules, &mut query.stems] {
@@ -288,7 +333,9 @@ mod tests {
         let query = Query::parse("Where is the rate limit of the uploader implemented?");
         let terms: Vec<_> = query.terms.iter().map(|term| term.term.as_str()).collect();
         assert_eq!(terms, ["rate", "limit", "upload"]);
-        assert!(Query::parse("what is this?").is_empty());
+        assert!(Query::parse("1 + 1 = ?").is_empty());
+        let in_general = Query::parse("what is this?");
+        assert!(in_general.terms.iter().any(|term| term.shown == "readme" && term.part));
     }
 
     #[test]

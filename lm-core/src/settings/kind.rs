@@ -92,7 +92,7 @@ impl Kind {
             Self::Switch => "true or false".into(),
             Self::Integer { min, max } => format!("a whole number from {min} to {max}"),
             Self::Number { min, max } => format!("a number from {min} to {max}"),
-            Self::Choice(words) => words.join(" or "),
+            Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Text => "a text on one line".into(),
             Self::Url => "an http:// or https:// address without a name or password in it".into(),
             Self::Path => "an absolute path (a leading ~/ is the home directory)".into(),
@@ -202,7 +202,8 @@ impl Value {
             Self::Text(text) => text.clone(),
             Self::Path(path) => path.display().to_string(),
             Self::List(items) => items.join(", "),
-            Self::Object(object) => Json::Object(object.clone()).to_string(),
+            // A field may hold a credential.
+            Self::Object(object) => object.keys().map(|key| format!("{key} (set)")).collect::<Vec<_>>().join(", "),
             Self::Secret(_) | Self::Headers(_) => "set".into(),
         }
     }
@@ -215,7 +216,7 @@ impl Value {
             Self::Integer(number) => (*number).into(),
             Self::Number(number) => (*number).into(),
             Self::List(items) => items.iter().map(String::as_str).collect(),
-            Self::Object(object) => object.clone().into(),
+            Self::Object(object) => object.keys().map(|key| (key.clone(), Json::from("set"))).collect(),
             Self::Text(_) | Self::Path(_) | Self::Secret(_) | Self::Headers(_) => self.text().into(),
         }
     }

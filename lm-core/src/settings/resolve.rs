@@ -261,7 +261,7 @@ fn is_unset(json: &Json) -> bool {
 pub(super) fn refused(row: &Row, text: &str) -> String {
     const SHOWN_MAX: usize = 60;
     // An address with a name or password in it is refused for just that.
-    if row.kind.is_secret() || (row.kind == Kind::Url && text.contains('@')) {
+    if row.kind.is_secret() || row.kind == Kind::Object || (row.kind == Kind::Url && text.contains('@')) {
         return "is not a value of its kind".into();
     }
     let shown: String = text.chars().take(SHOWN_MAX).collect();

@@ -20,7 +20,7 @@ use std::{
 
 use lm_proto::{
     DataDirectory,
-    message::{Answer, Failure, FailureKind},
+    message::{Answer, Failure, FailureKind, QUESTION_BYTES_MAX, question_too_long},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -70,9 +70,6 @@ pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// Tells the asker what is being done.
 pub type Progress = Arc<dyn Fn(String) + Send + Sync>;
-
-/// The longest question in bytes. Far more than anyone asks, far less than what stalls a search.
-const QUESTION_MAX: usize = 64 << 10;
 
 /// What of the time left is kept for rendering and the way back.
 const RESERVE: Duration = Duration::from_millis(500);
@@ -149,8 +146,8 @@ impl Workspaces {
         if question.text.trim().is_empty() {
             return Err(invalid("the question is empty; ask something about the code"));
         }
-        if question.text.len() > QUESTION_MAX {
-            return Err(invalid(format!("the question is longer than {QUESTION_MAX} bytes; shorten it")));
+        if question.text.len() > QUESTION_BYTES_MAX {
+            return Err(invalid(question_too_long(question.text.len())));
         }
         let workspace = self.open(&question, due).await?;
 

@@ -33,12 +33,19 @@ pub(super) async fn ask(arguments: Ask) -> Outcome {
     status.show("asking …");
     let answer = connector.ask(Role::Ask, ask, |step| status.show(&step), &CancellationToken::new()).await;
     status.clear();
-    let answer = answer.map_err(Failed::from_error)?;
-    let printed = output::print(&output::line(if arguments.json { &answer.json } else { &answer.text }))?;
+    let answer = answer.map_err(|error| Failed::new(as_options(&error.to_string())))?;
+    let shown = if arguments.json { answer.json.clone() } else { as_options(&answer.text) };
+    let printed = output::print(&output::line(&shown))?;
     if status.is_terminal() && !arguments.json && !answer.trailer.is_empty() {
         output::say(&format!("\n{}\n", answer.trailer));
     }
     Ok(printed)
+}
+
+/// What the daemon says of a tool's arguments, said of a command's options.
+fn as_options(text: &str) -> String {
+    text.replace(" as `cwd`", " with `--cwd`")
+        .replace("Ask with a larger max_answer_tokens", "Ask with a larger `--max-answer-tokens`")
 }
 
 /// The words given, or what standard input has.
@@ -59,7 +66,7 @@ async fn question(words: Vec<String>) -> Result<String, Failed> {
 pub(super) async fn read_input() -> Result<String, Failed> {
     let read = tokio::task::spawn_blocking(|| {
         let mut bytes = Vec::new();
-        let limit = tool::QUESTION_BYTES_MAX as u64 + 1;
+        let limit = message::QUESTION_BYTES_MAX as u64 + 1;
         stdin().lock().take(limit).read_to_end(&mut bytes).map(|_| bytes)
     });
     match read.await {

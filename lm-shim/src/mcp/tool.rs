@@ -1,14 +1,11 @@
 //! The one tool: what a model reads about it, how its arguments are checked, how an answer is shown.
 
-use lm_proto::message::Answer;
+use lm_proto::message::{Answer, QUESTION_BYTES_MAX, question_too_long};
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 /// The tool's name.
 pub(crate) const NAME: &str = "ask_live_memory";
-
-/// The longest question in bytes; far more than a question, far less than a frame to the daemon.
-pub(crate) const QUESTION_BYTES_MAX: usize = 256 << 10;
 
 /// The longest result in bytes: about 20,000 tokens at three bytes a token, which is what code and
 /// most scripts come to. Claude Code refuses results of more than 25,000 tokens.
@@ -117,11 +114,7 @@ pub(crate) fn check_question(question: &str) -> Result<(), String> {
         return Err("`question` is empty; ask something about the code base in plain words".into());
     }
     if question.len() > QUESTION_BYTES_MAX {
-        return Err(format!(
-            "the question is {} kB long, the limit is {} kB; name the file that holds a long text instead of quoting it",
-            question.len() >> 10,
-            QUESTION_BYTES_MAX >> 10
-        ));
+        return Err(question_too_long(question.len()));
     }
     Ok(())
 }
@@ -209,7 +202,7 @@ mod tests {
             (json!({"question": "q", "max_answer_tokens": 0}), "it is the number 0"),
             (json!({"question": "q", "max_answer_tokens": -1}), "it is the number -1"),
             (json!({"question": "q", "max_answer_tokens": 1.5}), "it is the number 1.5"),
-            (json!({"question": "q".repeat(QUESTION_BYTES_MAX + 1)}), "the question is 256 kB long"),
+            (json!({"question": "q".repeat(QUESTION_BYTES_MAX + 1)}), "the question is 65 kB long, the limit is 64 kB"),
         ] {
             let error = read(arguments).unwrap_err();
             assert!(error.contains(expected), "{error}");
