@@ -49,6 +49,7 @@ fn help_is_short_and_fits_a_terminal() {
     for arguments in [
         &["--help"][..],
         &["ask", "--help"],
+        &["setup", "--help"],
         &["stop", "--help"],
         &["config", "--help"],
         &["config", "show", "--help"],

@@ -7,7 +7,7 @@ mod choices;
 mod key;
 
 use clap::{Args, builder::PossibleValuesParser};
-use lm_proto::message::{Report, Request};
+use lm_proto::message::{PROVIDER_KEYS, Report, Request};
 use serde_json::Value as Json;
 
 use super::{
@@ -20,6 +20,10 @@ use key::Key;
 
 #[derive(Args)]
 #[command(after_help = "\
+NAME of --provider: anthropic, openai, deepseek, openrouter, ollama, lmstudio,
+llamacpp, vllm, other (with --base-url), offline.
+NAME of --key-env: ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY.
+
 Without options it asks. In a script, give at least --provider, --yes and, where
 the provider needs one, a key, which is never an argument:
 
@@ -30,11 +34,12 @@ the provider needs one, a key, which is never an argument:
 pub(super) struct Setup {
     /// Who answers; offline takes the choice back
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(choices::names()))]
+    #[arg(hide_possible_values = true)]
     provider: Option<String>,
-    /// The address of the server's API, where it is not the usual one
+    /// The address of the server's API, if not the usual one
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// The model [default: the provider's cheap one, if it has one]
+    /// The model [default: the provider's cheap one]
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
     /// Read the key from standard input
@@ -43,10 +48,11 @@ pub(super) struct Setup {
     /// Read the key from a file
     #[arg(long, value_name = "FILE", group = "key")]
     key_file: Option<std::path::PathBuf>,
-    /// Store no key and use this variable of the session that asks
-    #[arg(long, value_name = "NAME", group = "key", value_parser = PossibleValuesParser::new(lm_proto::message::PROVIDER_KEYS))]
+    /// Store no key; use this variable of each session
+    #[arg(long, value_name = "NAME", group = "key", value_parser = PossibleValuesParser::new(PROVIDER_KEYS))]
+    #[arg(hide_possible_values = true)]
     key_env: Option<String>,
-    /// Consent to sending parts of the code of workspaces you ask about there
+    /// Consent to sending parts of your code there
     #[arg(long)]
     yes: bool,
     /// Store the choice even if it fails the test
