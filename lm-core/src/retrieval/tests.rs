@@ -440,7 +440,7 @@ fn many_updates_later_the_index_is_that_of_the_files() {
         ("where is the UploadLimiter?", Some("src/upload.rs")),
     ] {
         let outcome = ask(&retriever, question);
-        assert_eq!(outcome.how, How::Indexed { complete: true }, "{question}");
+        assert_eq!(outcome.how, How::Indexed { complete: true }, "{question} {:?}", retriever.status());
         assert_eq!(outcome.places.first().map(|place| place.path.as_str()), expected, "{question}");
     }
     let gone = ask(&retriever, "where is thing_7?");
