@@ -12,7 +12,7 @@ use cap_std::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Encoding, FileText, OpenError, ReadError, display_path,
+    Encoding, Excluded, FileText, OpenError, ReadError, display_path,
     ignore_rules::{MetRules, Remembered},
     secrets, text,
     text::Content,
@@ -28,6 +28,7 @@ pub struct WorkspaceFiles {
     root: PathBuf,
     pub(super) handle: Dir,
     pub(super) remembered: Remembered,
+    excluded: Excluded,
 }
 
 /// What a path leads to.
@@ -67,9 +68,26 @@ impl WorkspaceFiles {
     /// can rename or remove a directory that is open.
     pub fn open(root: &Path) -> Result<Self, OpenError> {
         match Dir::open_ambient_dir(root, ambient_authority()) {
-            Ok(handle) => Ok(Self { root: root.to_path_buf(), handle, remembered: Remembered::default() }),
+            Ok(handle) => Ok(Self {
+                root: root.to_path_buf(),
+                handle,
+                remembered: Remembered::default(),
+                excluded: Excluded::default(),
+            }),
             Err(source) => Err(OpenError { root: root.to_path_buf(), source }),
         }
+    }
+
+    /// The same without the places that a person has excluded.
+    #[must_use]
+    pub fn leaving_out(mut self, excluded: &Excluded) -> Self {
+        self.excluded = excluded.clone();
+        self
+    }
+
+    /// Whether a path, relative to the root, is an excluded place; not whether it lies in one.
+    pub(super) fn is_excluded(&self, path: &Path) -> bool {
+        !self.excluded.is_empty() && self.excluded.names(&self.root.join(path))
     }
 
     /// The root, for people; files are not opened by joining to it.
@@ -237,6 +255,7 @@ fn rename(error: ReadError, path: &Path) -> ReadError {
         ReadError::NotRegular(_) => ReadError::NotRegular(shown),
         ReadError::Secret(_) => ReadError::Secret(shown),
         ReadError::Ignored(_) => ReadError::Ignored(shown),
+        ReadError::Excluded(_) => ReadError::Excluded(shown),
         ReadError::UnreadableRules { rules, .. } => ReadError::UnreadableRules { path: shown, rules },
         ReadError::Binary(_) => ReadError::Binary(shown),
         ReadError::Io { source, .. } => ReadError::Io { path: shown, source },

@@ -224,6 +224,9 @@ impl WorkspaceFiles {
                 return Err(ReadError::UnreadableRules { path: display_path(path), rules });
             }
             reached.push(part);
+            if self.is_excluded(&reached) {
+                return Err(ReadError::Excluded(display_path(path)));
+            }
             if rules.matched(&reached, position + 1 < parts.len()) == Some(true) {
                 return Err(ReadError::Ignored(display_path(path)));
             }

@@ -7,6 +7,7 @@
 //! what the text is wanted for.
 
 mod door;
+mod excluded;
 mod ignore_rules;
 mod names;
 mod secrets;
@@ -15,6 +16,7 @@ mod walk;
 mod worktrees;
 
 pub use door::{PathKind, WorkspaceFiles};
+pub use excluded::Excluded;
 pub use names::display_path;
 pub use walk::{FoundFile, WalkLimits, WalkReport};
 
@@ -92,6 +94,9 @@ pub enum ReadError {
         /// The file of rules, safe to display.
         rules: String,
     },
+    /// A person excluded the place where it lies.
+    #[error("`{0}` lies in a place that the setting exclude names and is never read")]
+    Excluded(String),
     /// Not text.
     #[error("`{0}` is a binary file")]
     Binary(String),

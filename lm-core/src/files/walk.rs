@@ -290,7 +290,7 @@ impl Walk<'_> {
             if !within && !on_the_way {
                 continue;
             }
-            if rules.ignores(&path, kind.is_dir()) {
+            if rules.ignores(&path, kind.is_dir()) || self.files.is_excluded(&path) {
                 continue;
             }
             if kind.is_dir() {

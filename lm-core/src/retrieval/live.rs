@@ -260,7 +260,7 @@ impl LeftOut {
             ReadError::NotRegular(_) => self.not_regular += 1,
             ReadError::Outside(_) | ReadError::UnreadableRules { .. } | ReadError::Io { .. } => self.unreadable += 1,
             // Not listed either, so not counted.
-            ReadError::Ignored(_) => {}
+            ReadError::Ignored(_) | ReadError::Excluded(_) => {}
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{
     index::{self, Changes, IndexError, MOST_FILES, WorkspaceIndex},
     search::{IndexedError, Search},
 };
-use crate::files::{OpenError, WorkspaceFiles};
+use crate::files::{Excluded, OpenError, WorkspaceFiles};
 
 /// How long after a failure the index is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -80,15 +80,28 @@ impl Retriever {
         progress: &dyn Fn(&str),
         cancel: &CancellationToken,
     ) -> Result<SearchOutcome, SearchError> {
+        self.search_without(&Excluded::default(), question, limits, progress, cancel)
+    }
+
+    /// The same without the places that a person has excluded; the index is kept up without them.
+    pub fn search_without(
+        &self,
+        excluded: &Excluded,
+        question: &str,
+        limits: SearchLimits,
+        progress: &dyn Fn(&str),
+        cancel: &CancellationToken,
+    ) -> Result<SearchOutcome, SearchError> {
         let files = WorkspaceFiles::open(&self.shared.root).map_err(|OpenError { root, source }| {
             SearchError::Workspace { root: root.display().to_string(), source }
         })?;
+        let files = files.leaving_out(excluded);
         let search = Search::new(&files, question, limits, progress, cancel)?;
         if let Some(index) = self.shared.index() {
             match search.by_index(&index) {
                 Ok((outcome, changes)) => {
                     if !changes.is_empty() {
-                        self.shared.start(Work::Update(index, changes));
+                        self.shared.start(Work::Update(index, changes), excluded);
                     }
                     return Ok(outcome);
                 }
@@ -106,7 +119,7 @@ impl Retriever {
             Ok(outcome) => outcome.1,
             Err(_) => 0,
         };
-        self.shared.start_build(seen);
+        self.shared.start_build(seen, excluded);
         outcome.map(|(outcome, _)| outcome)
     }
 
@@ -174,7 +187,7 @@ impl Shared {
     }
 
     /// Starts building unless it is known to be in vain.
-    pub(super) fn start_build(self: &Arc<Self>, files_seen: usize) {
+    pub(super) fn start_build(self: &Arc<Self>, files_seen: usize, excluded: &Excluded) {
         {
             let mut state = self.state();
             if files_seen > MOST_FILES {
@@ -190,12 +203,12 @@ impl Shared {
                 return;
             }
         }
-        self.start(Work::Build);
+        self.start(Work::Build, excluded);
     }
 
     /// Starts background work, unless there is some; what is not done now is found again by the next
     /// question.
-    fn start(self: &Arc<Self>, work: Work) {
+    fn start(self: &Arc<Self>, work: Work, excluded: &Excluded) {
         {
             let mut state = self.state();
             if matches!(state.phase, IndexState::Building | IndexState::Updating) || self.stop.is_cancelled() {
@@ -214,12 +227,12 @@ impl Shared {
                 Work::Update(..) => IndexState::Updating,
             };
         }
-        let shared = Arc::clone(self);
+        let (shared, excluded) = (Arc::clone(self), excluded.clone());
         let started = thread::Builder::new().name("index".into()).spawn(move || {
             lower_priority();
             // However it ends, it must not look as if it went on.
             let finished = Finished(&shared);
-            shared.run(work);
+            shared.run(work, &excluded);
             drop(finished);
         });
         if let Err(error) = started {
@@ -227,9 +240,9 @@ impl Shared {
         }
     }
 
-    fn run(&self, work: Work) {
+    fn run(&self, work: Work, excluded: &Excluded) {
         let files = WorkspaceFiles::open(&self.root).map_err(|error| IndexError::Io(error.source));
-        let built = files.and_then(|files| match work {
+        let built = files.map(|files| files.leaving_out(excluded)).and_then(|files| match work {
             Work::Build => {
                 let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_BUILDERS);
                 WorkspaceIndex::build(&files, &self.directory, threads, &self.stop).map(|built| {

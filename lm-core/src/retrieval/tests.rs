@@ -477,7 +477,7 @@ fn nothing_is_lost_while_the_index_comes_into_use() {
         });
         settle(&retriever);
         let built_in = retriever.status().built_in;
-        retriever.shared.start_build(FILES.len());
+        retriever.shared.start_build(FILES.len(), &crate::files::Excluded::default());
         settle(&retriever);
         assert_eq!((retriever.status().state, retriever.status().built_in), (IndexState::Ready, built_in));
     }

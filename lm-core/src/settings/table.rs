@@ -208,8 +208,8 @@ settings! {
     daily_budget_tokens: u64 = 0, integer(0, 1_000_000_000_000), Request, Now;
     /// Answer with the Claude subscription's credential, which the vendor's published policy restricts.
     use_oauth: bool = false, Kind::Switch, Request, Planned;
-    /// Workspaces that are never answered about, as paths (with everything below them) or globs.
-    /// It is about whole workspaces: files inside another workspace are kept out by its `.livememoryignore`.
+    /// Places that are never read, answered about or sent, as paths (with everything below them) or globs:
+    /// whole workspaces, and directories and files inside others.
     exclude: Vec<String> = Vec::new(), Kind::Locations, Request, Now;
     /// Seconds without clients and work after which the daemon leaves; 0 is never.
     idle_exit_s: u64 = 1_800, integer(0, 7 * DAY_S), Daemon, Now;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{answer::WindowFill, inquiry::prompt_window, prompts, provider::ChosenModel},
-    files::WorkspaceFiles,
+    files::{Excluded, WorkspaceFiles},
     llm::ModelSettings,
     memory::{
         log::{Epoch, Fork, Log, Retain, Source},
@@ -96,8 +96,9 @@ impl Companion {
 
     /// The tools for one question, and the files they look at. Not kept: an open directory cannot be
     /// renamed on Windows.
-    pub(super) fn tools(&self) -> Result<(Arc<WorkspaceFiles>, Arc<Tools>), String> {
-        let files = Arc::new(WorkspaceFiles::open(&self.root).map_err(|error| error.to_string())?);
+    pub(super) fn tools(&self, excluded: &Excluded) -> Result<(Arc<WorkspaceFiles>, Arc<Tools>), String> {
+        let files = WorkspaceFiles::open(&self.root).map_err(|error| error.to_string())?;
+        let files = Arc::new(files.leaving_out(excluded));
         let tools = Arc::new(Tools::sharing(Arc::clone(&files), self.git_user.clone(), self.git_left_behind.clone()));
         Ok((files, tools))
     }

@@ -40,6 +40,7 @@ use crate::{
         provider::ChosenModel,
     },
     budget::{Budget, Limits as DailyLimits, price_note},
+    files::Excluded,
     llm::{Timeouts, Transport, Usage},
     retrieval::{SearchError, SearchLimits, SearchOutcome},
     settings::Settings,
@@ -149,7 +150,7 @@ impl Workspaces {
         if question.text.len() > QUESTION_BYTES_MAX {
             return Err(invalid(question_too_long(question.text.len())));
         }
-        let workspace = self.open(&question, due).await?;
+        let (workspace, excluded) = self.open(&question, due).await?;
 
         let limits = Limits::new(&question.settings);
         let permit = match tokio::time::timeout_at(due.into(), workspace.admission.enter(limits)).await {
@@ -169,7 +170,7 @@ impl Workspaces {
         };
         let queued = started.elapsed();
 
-        let turn = Turn { workspace, question, started, queued, due, progress, cancel, permit };
+        let turn = Turn { workspace, excluded, question, started, queued, due, progress, cancel, permit };
         match &turn.question.model {
             Ok(None) => turn.offline(Why::NoneChosen).await.map(|answer| Reply { answer, trouble: None }),
             Ok(Some(chosen)) => match self.by_model(&turn, chosen).await {
@@ -204,6 +205,7 @@ impl Workspaces {
         };
         let question = ModelQuestion {
             workspace: &turn.workspace,
+            excluded: &turn.excluded,
             question: &turn.question,
             chosen,
             transport: &transport,
@@ -219,7 +221,7 @@ impl Workspaces {
     }
 
     /// Finds the root and opens it, off the threads that serve others: a network disk may hang.
-    async fn open(&self, question: &Question, due: Instant) -> Result<Arc<Workspace>, Failure> {
+    async fn open(&self, question: &Question, due: Instant) -> Result<(Arc<Workspace>, Excluded), Failure> {
         let (registry, home) = (Arc::clone(&self.registry), self.home.clone());
         let (directory, settings) = (question.cwd.clone(), Arc::clone(&question.settings));
         let open = tokio::task::spawn_blocking(move || {
@@ -229,10 +231,11 @@ impl Workspaces {
                 }
             })?;
             let path = root.path.clone();
-            registry.get(root).map_err(|source| RootError::Unreadable { path, source })
+            let workspace = registry.get(root).map_err(|source| RootError::Unreadable { path, source })?;
+            Ok((workspace, root::excluded(&settings)))
         });
         match tokio::time::timeout_at(due.into(), open).await {
-            Ok(Ok(opened)) => opened.map_err(|error| invalid(error.to_string())),
+            Ok(Ok(opened)) => opened.map_err(|error: RootError| invalid(error.to_string())),
             Ok(Err(error)) => {
                 tracing::error!("opening a workspace failed: {error}");
                 Err(Failure::new(FailureKind::Internal, "opening the workspace failed; the daemon's log says more"))
@@ -270,6 +273,8 @@ impl Workspaces {
 /// A question whose turn has come.
 struct Turn {
     workspace: Arc<Workspace>,
+    /// Places below it that are never read.
+    excluded: Excluded,
     question: Question,
     started: Instant,
     queued: Duration,
@@ -297,7 +302,7 @@ impl Turn {
     /// The answer without a model.
     async fn offline(self, why: Why) -> Result<Answer, Failure> {
         let search_started = Instant::now();
-        let Self { workspace, question, started, queued, due, progress, cancel, permit } = self;
+        let Self { workspace, excluded, question, started, queued, due, progress, cancel, permit } = self;
         let (outcome, fewer_places, index) = {
             let (workspace, question) = (Arc::clone(&workspace), question.clone());
             let search = move || {
@@ -305,7 +310,7 @@ impl Turn {
                 let _permit = permit;
                 let limits = limits_of(&question, due);
                 let told = |message: &str| progress(message.to_owned());
-                let outcome = workspace.retriever.search(&question.text, limits, &told, &cancel);
+                let outcome = workspace.retriever.search_without(&excluded, &question.text, limits, &told, &cancel);
                 let fewer_places = limits.max_places < PLACES_MAX
                     && outcome.as_ref().is_ok_and(|outcome| outcome.places.len() >= limits.max_places);
                 (outcome, fewer_places, workspace.retriever.status().state)

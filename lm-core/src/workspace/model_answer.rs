@@ -20,7 +20,7 @@ use crate::{
         offline::Timing,
         provider::ChosenModel,
     },
-    files::{ReadError, WorkspaceFiles},
+    files::{Excluded, ReadError, WorkspaceFiles},
     llm::{self, Lifetime, ModelError, ToolSpec, Transport},
     memory::log::{Retain, Source},
     retrieval::SearchLimits,
@@ -48,6 +48,7 @@ const CITED_FILES_MAX: usize = 100;
 /// A question for a model.
 pub(super) struct ModelQuestion<'a> {
     pub(super) workspace: &'a Arc<Workspace>,
+    pub(super) excluded: &'a Excluded,
     pub(super) question: &'a Question,
     pub(super) chosen: &'a ChosenModel,
     pub(super) transport: &'a Arc<Transport>,
@@ -82,7 +83,7 @@ impl ModelQuestion<'_> {
         let mut taken = Tally::default();
         let mut may_shed = true;
         let companion = &self.workspace.companion;
-        let (files, tools) = companion.tools()?;
+        let (files, tools) = companion.tools(self.excluded)?;
         loop {
             let opened = companion.fork(self.chosen, &self.question.settings, &files, self.due, self.cancel).await?;
             let name = Arc::clone(&opened.name);
@@ -146,10 +147,11 @@ impl ModelQuestion<'_> {
     /// Where a word search would begin.
     async fn places(&self) -> Vec<String> {
         let (workspace, question) = (Arc::clone(self.workspace), self.question.text.clone());
+        let excluded = self.excluded.clone();
         let (cancel, deadline) = (self.cancel.clone(), (Instant::now() + SEED_TIME).min(self.due));
         let search = move || {
             let limits = SearchLimits { deadline, max_places: SEED_PLACES, max_excerpt_chars: SEED_CHARACTERS };
-            workspace.retriever.search(&question, limits, &|_: &str| {}, &cancel)
+            workspace.retriever.search_without(&excluded, &question, limits, &|_: &str| {}, &cancel)
         };
         match tokio::task::spawn_blocking(search).await {
             Ok(Ok(outcome)) => outcome

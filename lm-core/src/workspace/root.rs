@@ -13,6 +13,7 @@ use super::{
     path::{PathRefusal, PathStyle, comparable, normalize},
     repository::{Marker, lists_submodule, marker},
 };
+use crate::files::Excluded;
 use crate::settings::{RepoRootMode, Settings};
 
 /// Where a workspace begins.
@@ -170,6 +171,12 @@ fn too_wide(path: &Path, home: Option<&Path>) -> Option<&'static str> {
         Some(home) if home.starts_with(path) => Some("a directory above your home directory"),
         _ => None,
     }
+}
+
+/// The places that the setting `exclude` names. May block on the file system.
+#[must_use]
+pub fn excluded(settings: &Settings) -> Excluded {
+    Excluded::new(&settings.exclude, |pattern| canonical(pattern).ok())
 }
 
 /// Refuses what a pattern of the setting matches, itself or anything above it.

@@ -65,6 +65,40 @@ fn an_excluded_workspace_is_never_sent() {
 }
 
 #[test]
+fn an_excluded_place_inside_another_workspace_is_neither_found_nor_read_nor_sent() {
+    let place = Place::with(&[
+        SERVER,
+        ("private/plans.rs", "fn secret_plan_canary() {}\n"),
+        ("a/x/b.rs", "fn secret_plan_x() {}\n"),
+    ]);
+    // Indexed before it was excluded.
+    assert_eq!(place.ask("where is secret_plan_canary?")["sources"][0]["path"], "private/plans.rs");
+    let server = ModelServer::start(Script::new([
+        Turn::calls([
+            ("Read", json!({ "file_path": "private/plans.rs" })),
+            ("Read", json!({ "file_path": "a/x/b.rs" })),
+            ("Grep", json!({ "pattern": "secret_plan", "output_mode": "content" })),
+            ("Grep", json!({ "pattern": "secret_plan", "path": "private", "output_mode": "content" })),
+            ("Glob", json!({ "pattern": "**/*.rs" })),
+        ]),
+        Turn::text("Nothing to see."),
+    ]));
+    let exclude = json!({ "exclude": [place.root.join("private").to_str().unwrap(), "**/x"] });
+    place.choose(&server, BOTH[0], exclude.clone());
+    assert_eq!(text(&place.ask("where is secret_plan_canary?")), "Nothing to see.\n");
+    let last = server.requests().pop().unwrap();
+    let said = last.raw.replace("where is secret_plan_canary?", "");
+    for trace in ["fn secret_plan", "plans.rs\\n", "b.rs\\n"] {
+        assert!(!said.contains(trace), "{trace}: {said}");
+    }
+    assert!(said.contains("the setting exclude names"), "{said}");
+    // Nor without a model, whatever the index still holds.
+    place.choose(&server, BOTH[0], json!({ "exclude": exclude["exclude"], "provider": "offline" }));
+    let answer = place.ask("where is secret_plan_canary?");
+    assert_eq!(answer["sources"], json!([]), "{answer}");
+}
+
+#[test]
 fn what_bears_secrets_is_never_sent_and_the_key_is_nowhere_but_in_its_file() {
     let place = Place::with(&[SERVER]);
     let secret = "MIIEowIBAAKCAQEAcanarycanarycanarycanarycanarycanarycanarycanary";
