@@ -108,6 +108,9 @@ impl Dispatcher {
                     Ok(_) => Ending::Answered,
                     // Work that has noticed the cancellation ends with some failure that nobody is told.
                     Err(_) if cancel.is_cancelled() => Ending::Cancelled,
+                    Err(failure) if matches!(failure.kind, FailureKind::InvalidRequest | FailureKind::Busy) => {
+                        Ending::Refused
+                    }
                     Err(failure) => Ending::Failed(failure.message.clone()),
                 });
             }

@@ -82,7 +82,7 @@ pub fn stats(subject: &Subject<'_>) -> Report {
     if let Some(Err(reason)) = subject.root {
         row("here", reason);
     }
-    row("workspaces", &format!("{} open", subject.workspaces.len()));
+    row("workspaces", &workspaces_text(subject.workspaces));
     for workspace in subject.workspaces {
         let _ = writeln!(text, "  {}", workspace.root.display());
         text.push_str(&show::wrapped(&workspace_text(workspace), "    ", show::COLUMNS));
@@ -125,6 +125,7 @@ pub fn stats(subject: &Subject<'_>) -> Report {
 struct Questions {
     answered: u64,
     failed: u64,
+    refused: u64,
     cancelled: u64,
     running: u64,
 }
@@ -135,19 +136,20 @@ impl Questions {
         Self {
             answered: status.answered(),
             failed: status.failed(),
+            refused: status.refused(),
             cancelled: status.cancelled(),
             running: u64::try_from(status.questions()).unwrap_or(u64::MAX),
         }
     }
 
     fn text(&self) -> String {
-        let Self { answered, failed, cancelled, running } = self;
-        format!("{answered} answered, {failed} failed, {cancelled} cancelled, {running} running")
+        let Self { answered, failed, refused, cancelled, running } = self;
+        format!("{answered} answered, {failed} failed, {refused} refused, {cancelled} cancelled, {running} running")
     }
 
     fn json(&self) -> Json {
-        let Self { answered, failed, cancelled, running } = self;
-        json!({ "answered": answered, "failed": failed, "cancelled": cancelled, "running": running })
+        let Self { answered, failed, refused, cancelled, running } = self;
+        json!({ "answered": answered, "failed": failed, "refused": refused, "cancelled": cancelled, "running": running })
     }
 }
 
@@ -170,6 +172,13 @@ fn settings_text(subject: &Subject<'_>, shadowed: &[(&str, Origin)]) -> String {
         let _ = write!(text, "; {} below", counted(problems, "problem"));
     }
     text
+}
+
+/// A workspace that no search has reached yet is known, but not open.
+fn workspaces_text(workspaces: &[WorkspaceStatus]) -> String {
+    let unopened = workspaces.iter().filter(|workspace| workspace.index.state == IndexState::Unopened).count();
+    let open = format!("{} open", workspaces.len() - unopened);
+    if unopened == 0 { open } else { format!("{open}, {unopened} not opened yet") }
 }
 
 fn workspace_text(workspace: &WorkspaceStatus) -> String {

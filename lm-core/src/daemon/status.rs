@@ -29,6 +29,7 @@ pub struct Status {
     questions: AtomicUsize,
     answered: AtomicU64,
     failed: AtomicU64,
+    refused: AtomicU64,
     cancelled: AtomicU64,
     last_error: Mutex<Option<LastError>>,
     last_activity: Mutex<Instant>,
@@ -50,6 +51,8 @@ pub enum Ending {
     Answered,
     /// With a failure, described for [`Status::last_error`].
     Failed(String),
+    /// Not taken on: it was at fault itself, or there was no room for it. Nothing is wrong with the daemon.
+    Refused,
     /// By its client, before there was an answer.
     Cancelled,
 }
@@ -69,6 +72,7 @@ impl Status {
             questions: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             cancelled: AtomicU64::new(0),
             last_error: Mutex::new(None),
             last_activity: Mutex::new(Instant::now()),
@@ -105,6 +109,12 @@ impl Status {
         self.failed.load(Ordering::Relaxed)
     }
 
+    /// Questions refused since the start: they were at fault themselves, or came while there was no room.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     /// Questions cancelled, or left by their client, since the start.
     #[must_use]
     pub fn cancelled(&self) -> u64 {
@@ -128,6 +138,7 @@ impl Status {
         let counter = match ending {
             Ending::Answered => &self.answered,
             Ending::Cancelled => &self.cancelled,
+            Ending::Refused => &self.refused,
             Ending::Failed(message) => {
                 self.note_error(message);
                 &self.failed
@@ -238,8 +249,16 @@ mod tests {
         let status = Status::new(Build::with_stamp(1), "e".into(), None);
         status.count(Ending::Answered);
         status.count(Ending::Cancelled);
-        status.count(Ending::Failed("no such directory".into()));
+        status.count(Ending::Failed("the disk is full".into()));
         assert_eq!((status.answered(), status.failed(), status.cancelled()), (1, 1, 1));
-        assert_eq!(status.last_error().unwrap().message, "no such directory");
+        assert_eq!(status.last_error().unwrap().message, "the disk is full");
+    }
+
+    #[test]
+    fn a_refusal_is_no_failure_of_the_daemon() {
+        let status = Status::new(Build::with_stamp(1), "e".into(), None);
+        status.count(Ending::Refused);
+        assert_eq!((status.refused(), status.failed()), (1, 0));
+        assert!(status.last_error().is_none());
     }
 }

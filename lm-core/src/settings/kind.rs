@@ -79,10 +79,10 @@ impl fmt::Debug for Value {
 }
 
 impl Kind {
-    /// Whether values of this kind are credentials.
+    /// Whether values of this kind are credentials, or may hold one.
     #[must_use]
     pub fn is_secret(self) -> bool {
-        matches!(self, Self::Secret | Self::Headers)
+        matches!(self, Self::Secret | Self::Headers | Self::Object)
     }
 
     /// What is accepted, for messages and for the documentation.
@@ -92,7 +92,7 @@ impl Kind {
             Self::Switch => "true or false".into(),
             Self::Integer { min, max } => format!("a whole number from {min} to {max}"),
             Self::Number { min, max } => format!("a number from {min} to {max}"),
-            Self::Choice(words) => words.join(" or "),
+            Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Text => "a text on one line".into(),
             Self::Url => "an http:// or https:// address without a name or password in it".into(),
             Self::Path => "an absolute path (a leading ~/ is the home directory)".into(),
@@ -192,7 +192,8 @@ impl Kind {
 }
 
 impl Value {
-    /// For people. A credential is only said to be set.
+    /// For people. A credential is only said to be set; of an object, which may hold one, only the names of
+    /// its fields are said.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -202,12 +203,15 @@ impl Value {
             Self::Text(text) => text.clone(),
             Self::Path(path) => path.display().to_string(),
             Self::List(items) => items.join(", "),
-            Self::Object(object) => Json::Object(object.clone()).to_string(),
+            Self::Object(object) if object.is_empty() => "set, without fields".into(),
+            Self::Object(object) => {
+                format!("set: {}", object.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
+            }
             Self::Secret(_) | Self::Headers(_) => "set".into(),
         }
     }
 
-    /// For programs. A credential is only said to be set.
+    /// For programs. A credential is only said to be set; of an object the names of its fields are listed.
     #[must_use]
     pub fn json(&self) -> Json {
         match self {
@@ -215,7 +219,7 @@ impl Value {
             Self::Integer(number) => (*number).into(),
             Self::Number(number) => (*number).into(),
             Self::List(items) => items.iter().map(String::as_str).collect(),
-            Self::Object(object) => object.clone().into(),
+            Self::Object(object) => object.keys().map(String::as_str).collect(),
             Self::Text(_) | Self::Path(_) | Self::Secret(_) | Self::Headers(_) => self.text().into(),
         }
     }

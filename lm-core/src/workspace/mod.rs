@@ -21,6 +21,7 @@ use std::{
 use lm_proto::{
     DataDirectory,
     message::{Answer, Failure, FailureKind},
+    question,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -70,9 +71,6 @@ pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// Tells the asker what is being done.
 pub type Progress = Arc<dyn Fn(String) + Send + Sync>;
-
-/// The longest question in bytes. Far more than anyone asks, far less than what stalls a search.
-const QUESTION_MAX: usize = 64 << 10;
 
 /// What of the time left is kept for rendering and the way back.
 const RESERVE: Duration = Duration::from_millis(500);
@@ -146,12 +144,7 @@ impl Workspaces {
     ) -> Result<Reply, Failure> {
         let started = Instant::now();
         let due = started + question.time_left;
-        if question.text.trim().is_empty() {
-            return Err(invalid("the question is empty; ask something about the code"));
-        }
-        if question.text.len() > QUESTION_MAX {
-            return Err(invalid(format!("the question is longer than {QUESTION_MAX} bytes; shorten it")));
-        }
+        question::check(&question.text).map_err(|error| invalid(error.to_string()))?;
         let workspace = self.open(&question, due).await?;
 
         let limits = Limits::new(&question.settings);
