@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::{answer, inquiry::Tally, printable::printable};
 use crate::{
-    retrieval::{How, IndexState, LeftOut, Place, SearchOutcome, Verdict},
+    retrieval::{How, IndexState, Place, SearchOutcome, Verdict},
     settings::Provider,
 };
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::retrieval::LeftOut;
 use proptest::prelude::*;
 use serde_json::Value;
 

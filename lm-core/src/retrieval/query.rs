@@ -33,9 +33,13 @@ const GENERAL_WORDS: &str = "\
     main overall overview package picture product program purpose purposes short software summarise summarize \
     summary tool";
 
-/// Of all these, words that ask.
-const ASKING_WORDS: &str =
-    "describe explain introduce introduction overview purpose summarise summarize summary tell what";
+/// Of all these, words for the whole.
+const SUBJECT_WORDS: &str = "\
+    app application code codebase it library package product program project repo repository software this tool";
+
+/// Of all these, words that ask about a whole; `where`, `which` and `who` ask for a part.
+const ASKING_WORDS: &str = "\
+    about describe explain how introduce introduction overview purpose summarise summarize summary tell what";
 
 /// Names that are no words, and what stands for them in file names and texts.
 const SYMBOL_NAMES: &[(&str, &str)] =
@@ -212,15 +216,12 @@ impl Builder {
             return false;
         }
         let lower = folded(question);
-        let mut words = lower.split(|letter: char| !letter.is_alphanumeric()).filter(|word| word.chars().count() > 1);
-        if self.query.terms.is_empty() {
-            // Stop words alone.
-            return words.next().is_some();
-        }
-        let general = |word: &str| is_listed(STOP_WORDS, word) || is_listed(GENERAL_WORDS, word);
-        self.query.terms.iter().all(|term| is_listed(GENERAL_WORDS, &folded(&term.shown)))
-            && words.clone().all(general)
-            && words.any(|word| is_listed(ASKING_WORDS, word))
+        let words = || lower.split(|letter: char| !letter.is_alphanumeric()).filter(|word| word.chars().count() > 1);
+        let any_of = |list: &str| words().any(|word| is_listed(list, word));
+        words().all(|word| is_listed(STOP_WORDS, word) || is_listed(GENERAL_WORDS, word))
+            && any_of(SUBJECT_WORDS)
+            && any_of(ASKING_WORDS)
+            && !any_of("where which who")
     }
 
     fn is_exact(&self, word: &str) -> bool {
@@ -360,12 +361,22 @@ mod tests {
             "Give me a brief overview of this repository",
             "Summarize the codebase.",
             "What is the purpose of this application?",
+            "How does it work?",
         ] {
             assert!(Query::parse(general).general, "{general}");
         }
-        for other in
-            ["", "???", "C", "library", "What is the purpose of retry.rs?", "overview of `main`", "What is a cache?"]
-        {
+        for other in [
+            "",
+            "???",
+            "C",
+            "library",
+            "where is it?",
+            "what is a?",
+            "who uses this code?",
+            "What is the purpose of retry.rs?",
+            "overview of `main`",
+            "What is a cache?",
+        ] {
             assert!(!Query::parse(other).general, "{other}");
         }
     }

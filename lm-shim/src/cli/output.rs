@@ -53,12 +53,23 @@ pub(super) fn end(outcome: Outcome) -> ExitCode {
         Ok(code) => code,
         Err(Failed { reason, code }) => {
             if let Some(reason) = reason {
-                let line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-                say(&format!("lm-shim: {line}\n"));
+                say(&format!("lm-shim: {}\n", on_one_line(&reason)));
             }
             ExitCode::from(code)
         }
     }
+}
+
+/// Several reasons come on lines of their own.
+fn on_one_line(reason: &str) -> String {
+    let mut line = String::new();
+    for part in reason.lines().map(|part| part.split_whitespace().collect::<Vec<_>>().join(" ")) {
+        if !line.is_empty() && !part.is_empty() {
+            line.push_str(if line.ends_with([';', ',', ':', '.']) { " " } else { "; " });
+        }
+        line.push_str(&part);
+    }
+    line
 }
 
 /// Prints a result.
@@ -142,5 +153,16 @@ impl StatusLine {
 impl Drop for StatusLine {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_one_line;
+
+    #[test]
+    fn reasons_are_told_apart_on_one_line() {
+        assert_eq!(on_one_line("a  is no b\n\n c is no d\n"), "a is no b; c is no d");
+        assert_eq!(on_one_line("no such directory;\n  give another"), "no such directory; give another");
     }
 }
