@@ -55,7 +55,10 @@ pub fn answer_for_command_line(text: &str) -> String {
 /// Why a question failed, with the options of the command line instead of the tool's arguments.
 #[must_use]
 pub fn failure_for_command_line(message: &str) -> String {
-    message.replace("`cwd`", "`--cwd`").replace("`max_answer_tokens`", "`--max-answer-tokens`")
+    message
+        .replace(" as `cwd`", " with `--cwd`")
+        .replace("`cwd`", "`--cwd`")
+        .replace("`max_answer_tokens`", "`--max-answer-tokens`")
 }
 
 #[cfg(test)]
@@ -77,7 +80,7 @@ mod tests {
     fn a_failure_names_options() {
         assert_eq!(
             failure_for_command_line("`/` is too much; give a project directory as `cwd`"),
-            "`/` is too much; give a project directory as `--cwd`"
+            "`/` is too much; give a project directory with `--cwd`"
         );
     }
 

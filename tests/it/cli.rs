@@ -52,6 +52,7 @@ fn help_is_short_and_fits_a_terminal() {
     for arguments in [
         &["--help"][..],
         &["ask", "--help"],
+        &["setup", "--help"],
         &["stop", "--help"],
         &["config", "--help"],
         &["config", "show", "--help"],
@@ -205,7 +206,7 @@ fn options_are_called_as_the_command_line_has_them() {
     let answer = stdout(&sandbox.run(&["ask", "cut"]));
     assert!(answer.contains("Ask with a larger --max-answer-tokens for the rest."), "{answer}");
     let failed = stderr(&sandbox.run(&["ask", "q"]));
-    assert_eq!(failed, "lm-shim: `/` is too much; give a directory as `--cwd`\n");
+    assert_eq!(failed, "lm-shim: `/` is too much; give a directory with `--cwd`\n");
 }
 
 #[test]

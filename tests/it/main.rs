@@ -10,6 +10,7 @@ mod model;
 mod retrieval;
 mod session;
 mod settings;
+mod setup;
 mod stdio_bytes;
 #[cfg(unix)]
 mod terminal;

@@ -1,7 +1,7 @@
 //! What models have cost, by day and by workspace, and whether more may be spent today.
 //!
 //! Days are those of UTC. The sums ([`sum`], [`day`], [`ledger`]) and the limits ([`limits`]) are pure;
-//! [`store`] alone touches the disk. Amounts are whole nano-dollars, so that sums are the same in
+//! `store` alone touches the disk. Amounts are whole nano-dollars, so that sums are the same in
 //! whatever order requests end. A limit is looked at before a request and booked after it, so that
 //! requests under way at the same time may go past it by what they cost.
 //!

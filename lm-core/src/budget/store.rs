@@ -31,6 +31,10 @@ const VERSION: u32 = 1;
 /// Damaged files that are kept.
 const SET_ASIDE_MAX: u32 = 3;
 
+/// How snapshots are called before they are in place.
+const FRESH_PREFIX: &str = ".spending-";
+const FRESH_SUFFIX: &str = ".new";
+
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -75,6 +79,7 @@ struct State {
 
 impl Store {
     pub(super) fn open(path: PathBuf, today: Day) -> Self {
+        remove_leftovers(&path);
         let mut state = State::default();
         match read(&path) {
             Ok(None) => {}
@@ -265,9 +270,21 @@ fn write_snapshot(path: &Path, ledger: &Ledger) -> io::Result<NamedTempFile> {
         text.extend_from_slice(&text_of(line)?);
     }
     // The crate creates files with mode 0600.
-    let mut file = tempfile::Builder::new().prefix(".spending-").suffix(".new").tempfile_in(directory)?;
+    let mut file = tempfile::Builder::new().prefix(FRESH_PREFIX).suffix(FRESH_SUFFIX).tempfile_in(directory)?;
     file.write_all(&text)?;
     Ok(file)
+}
+
+/// Removes snapshots that a crash kept from their place.
+fn remove_leftovers(path: &Path) {
+    let Some(Ok(entries)) = path.parent().map(fs::read_dir) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let is_ours = name.to_str().is_some_and(|name| name.starts_with(FRESH_PREFIX) && name.ends_with(FRESH_SUFFIX));
+        if is_ours && let Err(error) = fs::remove_file(entry.path()) {
+            tracing::warn!(%error, file = %entry.path().display(), "cannot remove what a crash left");
+        }
+    }
 }
 
 /// Moves a file into place; it stays open for appending, since only this process writes it.

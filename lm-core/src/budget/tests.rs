@@ -40,6 +40,14 @@ impl Place {
         self.data.spending_file()
     }
 
+    /// As if nothing had ever been kept.
+    fn clear(&self) {
+        let entries = fs::read_dir(self.data.root()).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).for_each(|path| {
+            fs::remove_file(path).unwrap();
+        });
+    }
+
     fn aside(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.data.root()).unwrap().map(|entry| entry.unwrap().path());
         entries.filter(|path| path.to_string_lossy().contains("spending-damaged")).collect()
@@ -167,7 +175,7 @@ fn a_file_that_is_cut_at_any_byte_keeps_what_was_whole_and_says_so() {
     let whole = fs::read(place.file()).unwrap();
     let end_of_snapshot = whole.windows(15).position(|window| window == b"{\"kind\":\"end\"}\n").unwrap() + 15;
     for cut in 0..=whole.len() {
-        let place = Place::new();
+        place.clear();
         fs::write(place.file(), &whole[..cut]).unwrap();
         let budget = place.open();
         let spent = budget.spent(at(NOON));
@@ -231,6 +239,15 @@ fn the_file_is_private() {
     assert!(!place.file().exists(), "nothing is written before something is spent");
     some_requests(1)[0].book(&place.open());
     assert_eq!(fs::metadata(place.file()).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn what_a_crash_left_beside_the_file_is_removed() {
+    let place = Place::new();
+    let (left, other) = (place.data.root().join(".spending-x1.new"), place.data.root().join(".config-x1.new"));
+    [&left, &other].iter().for_each(|path| fs::write(path, "half").unwrap());
+    place.open();
+    assert_eq!((left.exists(), other.exists()), (false, true));
 }
 
 #[test]

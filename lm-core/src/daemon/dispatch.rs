@@ -23,6 +23,7 @@ use super::{
 use crate::{
     agent::provider,
     budget::Budget,
+    llm::pricing::PriceOverrides,
     settings::{Changed, Problem, Provider, SettingsStore, show},
     workspace::{Clock, Progress, Question, Workspaces},
 };
@@ -276,6 +277,7 @@ impl Dispatcher {
         let trial = Trial {
             chosen,
             names_model,
+            own_prices: provider::price_overrides(&resolved.settings) != PriceOverrides::default(),
             limits: limits(&resolved.settings),
             today: self.budget.spent((self.clock)()).today,
         };

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use super::{
     logging, provider_report,
     reports::{Subject, bytes_text, index_text, labelled},
+    spending_report,
 };
 use crate::{retrieval::IndexState, settings::ConfigError};
 
@@ -64,6 +65,7 @@ pub fn doctor(subject: &Subject<'_>, config_error: Option<&ConfigError>) -> Repo
         lock(&subject.data.life_lock()),
         log(subject),
         provider(subject),
+        budget(subject),
     ];
     checks.extend(workspace(subject));
     render(&checks)
@@ -302,6 +304,15 @@ fn log(subject: &Subject<'_>) -> Check {
             Err(error) => fail(NAME, format!("`{}` cannot be written: {error}", file.display()), remedy),
         },
     }
+}
+
+fn budget(subject: &Subject<'_>) -> Check {
+    const NAME: &str = "budget";
+    let notes = spending_report::notes(subject);
+    if notes.is_empty() {
+        return ok(NAME, spending_report::summary(subject));
+    }
+    warn(NAME, notes.join("; "), "`lm-shim stats` shows what was spent")
 }
 
 fn provider(subject: &Subject<'_>) -> Check {

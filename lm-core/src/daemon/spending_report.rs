@@ -65,8 +65,17 @@ fn sum_text(sum: &Sum) -> String {
     format!("{money} in {requests}{unpriced}, {tokens_in} tokens in ({tokens_cached} cached) and {tokens_out} out")
 }
 
+/// What was spent today, in short.
+pub(super) fn summary(subject: &Subject<'_>) -> String {
+    format!(
+        "{} spent today, of a daily budget of {}",
+        dollars(subject.spent.today.usd()),
+        limits(&subject.resolved.settings).text()
+    )
+}
+
 /// What keeps the budget from meaning what it says, and whether it is used up.
-fn notes(subject: &Subject<'_>) -> Vec<String> {
+pub(super) fn notes(subject: &Subject<'_>) -> Vec<String> {
     let limits = limits(&subject.resolved.settings);
     let mut notes = Vec::new();
     if let Some(chosen) = chosen(subject) {

@@ -44,6 +44,8 @@ pub(super) struct Trial {
     pub(super) chosen: ChosenModel,
     /// Whether it names a model.
     pub(super) names_model: bool,
+    /// Whether the person has set prices, which hold for whatever model is chosen.
+    pub(super) own_prices: bool,
     /// The budget that would hold.
     pub(super) limits: Limits,
     /// What was spent today.
@@ -104,6 +106,9 @@ impl Trial {
         if let Some(model) = model.filter(|_| problem.is_none()) {
             row("price", &price_text(model, typical, first, is_here(&address)));
             let spent = dollars(self.today.usd());
+            if self.own_prices {
+                row("", "by price_input, price_output or their multiples as you have set them, for any model");
+            }
             row("budget", &format!("{} a day (UTC), {spent} spent today; see daily_budget_usd", self.limits.text()));
             if let Some(note) = price_note(model, typical.is_some(), &self.limits) {
                 row("", &note);
@@ -213,7 +218,7 @@ mod tests {
         std::fs::write(&path, config).unwrap();
         let resolved = SettingsStore::open_with(path, Vec::new(), None).for_request(&[]);
         let chosen = provider::choose(&resolved, &Vec::new()).unwrap_or_else(|error| panic!("{error}")).unwrap();
-        Trial { chosen, names_model, limits: Limits { usd: 5.0, tokens: 0 }, today: Sum::default() }
+        Trial { chosen, names_model, own_prices: false, limits: Limits { usd: 5.0, tokens: 0 }, today: Sum::default() }
     }
 
     fn names(names: &[&str]) -> Result<Vec<String>, ModelError> {

@@ -350,7 +350,7 @@ mod tests {
         let query = Query::parse("Where is the rate limit of the uploader implemented?");
         let terms: Vec<_> = query.terms.iter().map(|term| term.term.as_str()).collect();
         assert_eq!(terms, ["rate", "limit", "upload"]);
-        assert!(Query::parse("what is this?").is_empty());
+        assert!(Query::parse("1 + 1 = ?").is_empty());
     }
 
     #[test]

@@ -277,9 +277,24 @@ fn a_cancelled_search_ends_with_that() {
 #[test]
 fn a_question_without_words_is_refused_with_advice() {
     let workspace = Workspace::new();
-    for question in ["", "???", "C", "a ! b"] {
+    for question in ["", "???", "C", "a ! b", "1 + 1 = ?"] {
         let outcome = workspace.retriever().search(question, limits(), &|_| {}, &CancellationToken::new());
         assert!(matches!(outcome, Err(SearchError::NothingToSearch)), "{question}");
+    }
+}
+
+#[test]
+fn a_question_about_the_whole_project_leads_to_its_introduction() {
+    let workspace = Workspace::new();
+    workspace.write("README.md", b"# Uploader\n\nMoves files to where they belong.\n\n## Overview\n\nOne binary.\n");
+    workspace.write("bindings/cpp/upload.cc", b"// The cpp side of it.\nvoid upload() {}\n");
+    for retriever in [workspace.retriever(), workspace.indexed()] {
+        for question in ["What does this project do?", "what is this?"] {
+            let outcome = ask(&retriever, question);
+            assert_eq!(outcome.places.first().map(|place| place.path.as_str()), Some("README.md"), "{question}");
+            assert_eq!(outcome.absent_terms, Vec::<String>::new());
+        }
+        assert_eq!(ask(&retriever, "C++?").places[0].path, "bindings/cpp/upload.cc");
     }
 }
 
@@ -477,8 +492,11 @@ fn many_updates_later_the_index_is_that_of_the_files() {
     let workspace = Workspace::new();
     let retriever = workspace.indexed();
     let mut most_segments = 0;
-    let mut was_merged = false;
-    for update in 0..22 {
+    let was_merged = std::cell::Cell::new(false);
+    let mut last = 0;
+    // How many updates become one segment depends on how busy the machine is.
+    for update in (0..80).take_while(|update| *update < 22 || !was_merged.get()) {
+        last = update;
         let text = format!("pub fn changed_in_{update}() {{}}\npub fn renewed_thing() -> u32 {{ {update} }}\n");
         workspace.write("src/renewed.rs", text.as_bytes());
         workspace.write(&format!("added/number_{update}.rs"), format!("pub fn added_{update}() {{}}\n").as_bytes());
@@ -486,19 +504,19 @@ fn many_updates_later_the_index_is_that_of_the_files() {
         ask(&retriever, "renewed_thing");
         settle(&retriever);
         let segments = retriever.segments();
-        was_merged |= segments < most_segments;
+        was_merged.set(was_merged.get() || segments < most_segments);
         most_segments = most_segments.max(segments);
     }
-    assert!(was_merged, "{most_segments} segments, never merged");
+    assert!(was_merged.get(), "{most_segments} segments, never merged");
     for (question, expected) in [
-        ("where is changed_in_21?", Some("src/renewed.rs")),
+        (format!("where is changed_in_{last}?").as_str(), Some("src/renewed.rs")),
         ("where is changed_in_3?", None),
         ("where is added_0?", Some("added/number_0.rs")),
         ("where is added_21?", Some("added/number_21.rs")),
         ("where is the UploadLimiter?", Some("src/upload.rs")),
     ] {
         let outcome = ask(&retriever, question);
-        assert_eq!(outcome.how, How::Indexed { complete: true }, "{question}");
+        assert_eq!(outcome.how, How::Indexed { complete: true }, "{question} {:?}", retriever.status());
         assert_eq!(outcome.places.first().map(|place| place.path.as_str()), expected, "{question}");
     }
     let gone = ask(&retriever, "where is thing_7?");

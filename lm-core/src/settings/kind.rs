@@ -211,7 +211,7 @@ impl Value {
         }
     }
 
-    /// For programs. A credential is only said to be set; of an object the names of its fields are listed.
+    /// For programs. A credential is only said to be set; and so is each field of an object.
     #[must_use]
     pub fn json(&self) -> Json {
         match self {
@@ -219,7 +219,7 @@ impl Value {
             Self::Integer(number) => (*number).into(),
             Self::Number(number) => (*number).into(),
             Self::List(items) => items.iter().map(String::as_str).collect(),
-            Self::Object(object) => object.keys().map(String::as_str).collect(),
+            Self::Object(object) => object.keys().map(|key| (key.clone(), Json::from("set"))).collect(),
             Self::Text(_) | Self::Path(_) | Self::Secret(_) | Self::Headers(_) => self.text().into(),
         }
     }

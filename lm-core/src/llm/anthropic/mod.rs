@@ -176,7 +176,12 @@ impl ModelClient for AnthropicClient {
 
     fn models<'a>(&'a self, control: &'a CallControl) -> BoxFuture<'a, Result<Vec<String>, ModelError>> {
         Box::pin(async move {
-            let call = self.call(Method::GET, "models", None, Vec::new(), control);
+            let mut call = self.call(Method::GET, "models", None, Vec::new(), control);
+            if self.base.host() == VENDOR_HOST {
+                // A page has 20 of them if nothing is said
+                // (https://platform.claude.com/docs/en/api/models/list).
+                call.url.query_pairs_mut().append_pair("limit", "1000");
+            }
             super::http::model_ids(&self.transport.fetch(&call).await?, &call)
         })
     }

@@ -7,7 +7,7 @@ mod choices;
 mod key;
 
 use clap::{Args, builder::PossibleValuesParser};
-use lm_proto::message::{Report, Request};
+use lm_proto::message::{PROVIDER_KEYS, Report, Request};
 use serde_json::Value as Json;
 
 use super::{
@@ -20,6 +20,10 @@ use key::Key;
 
 #[derive(Args)]
 #[command(after_help = "\
+NAME of --provider: anthropic, openai, deepseek, openrouter, ollama, lmstudio,
+llamacpp, vllm, other (with --base-url), offline.
+NAME of --key-env: ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY.
+
 Without options it asks. In a script, give at least --provider, --yes and, where
 the provider needs one, a key, which is never an argument:
 
@@ -30,11 +34,12 @@ the provider needs one, a key, which is never an argument:
 pub(super) struct Setup {
     /// Who answers; offline takes the choice back
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(choices::names()))]
+    #[arg(hide_possible_values = true)]
     provider: Option<String>,
-    /// The address of the server's API, where it is not the usual one
+    /// The address of the server's API, if not the usual one
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// The model [default: the provider's cheap one, if it has one]
+    /// The model [default: the provider's cheap one]
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
     /// Read the key from standard input
@@ -43,10 +48,11 @@ pub(super) struct Setup {
     /// Read the key from a file
     #[arg(long, value_name = "FILE", group = "key")]
     key_file: Option<std::path::PathBuf>,
-    /// Store no key and use this variable of the session that asks
-    #[arg(long, value_name = "NAME", group = "key", value_parser = PossibleValuesParser::new(lm_proto::message::PROVIDER_KEYS))]
+    /// Store no key; use this variable of each session
+    #[arg(long, value_name = "NAME", group = "key", value_parser = PossibleValuesParser::new(PROVIDER_KEYS))]
+    #[arg(hide_possible_values = true)]
     key_env: Option<String>,
-    /// Consent to sending parts of the code of workspaces you ask about there
+    /// Consent to sending parts of your code there
     #[arg(long)]
     yes: bool,
     /// Store the choice even if it fails the test
@@ -127,8 +133,8 @@ pub(super) async fn setup(arguments: Setup) -> Outcome {
     }
     store(changes).await?;
     output::print(&format!(
-        "Questions are now answered by {}. `lm-shim setup --provider offline` takes it\nback; `lm-shim stats` shows \
-         what is spent.\n",
+        "Questions are now answered by {}.\n`lm-shim setup --provider offline` takes it back; `lm-shim stats` shows \
+         what is\nspent.\n",
         shown_address(choice, address.as_deref())
     ))
 }
@@ -194,8 +200,8 @@ fn shown_address(choice: Choice, address: Option<&str>) -> String {
 
 async fn consents(choice: Choice, address: Option<&str>) -> Result<bool, Failed> {
     output::say(&format!(
-        "\nFrom then on, when you or an agent asks a question, parts of the code of that\nworkspace are sent to {}.\n\
-         Files that usually hold secrets and what `exclude` names are never sent.\n",
+        "\nFrom then on, when you or an agent asks a question, parts of the code of that\nworkspace are sent to\n\n  \
+         {}\n\nFiles that usually hold secrets, and workspaces that `exclude` names, never are.\n",
         shown_address(choice, address)
     ));
     prompt::yes("Do you want that?", false).await
@@ -233,8 +239,10 @@ async fn stored() -> Result<Stored, Failed> {
 }
 
 async fn go_offline() -> Outcome {
-    let names = ["provider", "base_url", "model", "api_key"].map(|name| (name.to_owned(), String::new()));
-    store(names.into()).await?;
+    // Not only unset: an option of the plugin must not choose again.
+    let mut changes = vec![("provider".to_owned(), "offline".to_owned())];
+    changes.extend(["base_url", "model", "api_key"].map(|name| (name.to_owned(), String::new())));
+    store(changes).await?;
     output::print(
         "Answers are offline again, and nothing leaves this machine. The consent to send\ncode is taken back; address, \
          model and key were removed from config.json.\n",
