@@ -17,6 +17,14 @@ use crate::Build;
 /// The variable that moves the data directory.
 pub const DATA_DIR_VARIABLE: &str = "LIVE_MEMORY_DATA_DIR";
 
+/// A path with a leading `~/` lies in the home directory, as in every setting.
+fn in_home(path: PathBuf) -> PathBuf {
+    match (path.strip_prefix("~"), dirs::home_dir()) {
+        (Ok(rest), Some(home)) if home.is_absolute() => home.join(rest),
+        _ => path,
+    }
+}
+
 /// Why there is no data directory.
 #[derive(Debug, Error)]
 pub enum DirectoryError {
@@ -44,7 +52,7 @@ impl DataDirectory {
     /// Finds the data directory from the environment and creates it where it is missing.
     pub fn open() -> Result<Self, DirectoryError> {
         if let Some(chosen) = env::var_os(DATA_DIR_VARIABLE).filter(|value| !value.is_empty()) {
-            return Self::open_at(PathBuf::from(chosen));
+            return Self::open_at(in_home(PathBuf::from(chosen)));
         }
         let home = dirs::home_dir().filter(|home| home.is_absolute());
         if let Some(home) = home

@@ -3,7 +3,8 @@
 //! In this crate: the data directory both agree on ([`directory`]), the endpoint inside it
 //! ([`endpoint`], the only file of the project that names `interprocess`), the handshake that every
 //! version past and future can read ([`handshake`]), the messages that follow it ([`message`]) and
-//! their framing ([`codec`]).
+//! their framing ([`codec`]); what both say about a question ([`question`]) and how both make text fit
+//! for a terminal ([`printable`](mod@printable)).
 //!
 //! Not allowed here: policy. Who may start, replace or stop a daemon is decided in the shim and the
 //! daemon; this crate knows no setting, no workspace and no model.
@@ -14,6 +15,8 @@ pub mod directory;
 pub mod endpoint;
 pub mod handshake;
 pub mod message;
+pub mod printable;
+pub mod question;
 
 #[cfg(windows)]
 mod user_windows;

@@ -92,20 +92,6 @@ pub fn inherited_keys(environment: &[(String, String)]) -> Vec<&'static str> {
     PROVIDER_KEYS.into_iter().filter(|key| listed.split(',').any(|name| name == *key)).collect()
 }
 
-/// The longest question in bytes. Far more than anyone asks, far less than what stalls a search or a
-/// frame.
-pub const QUESTION_BYTES_MAX: usize = 64 << 10;
-
-/// What is said of a longer one.
-#[must_use]
-pub fn question_too_long(bytes: usize) -> String {
-    format!(
-        "the question is {} kB long, the limit is {} kB; name the file that holds a long text instead of quoting it",
-        bytes.div_ceil(1 << 10),
-        QUESTION_BYTES_MAX >> 10
-    )
-}
-
 /// A question.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Ask {

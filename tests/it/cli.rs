@@ -6,7 +6,10 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use lm_proto::message::{ClientMessage, Failure, FailureKind, Reply, Report, Request};
+use lm_proto::{
+    message::{ClientMessage, Failure, FailureKind, Reply, Report, Request},
+    question::{CUT_TO, LONGER_ANSWER},
+};
 use lm_tests::{Behaviour, Sandbox, ScriptedDaemon, scripted_daemon::Seen};
 use serde_json::Value;
 
@@ -75,6 +78,8 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
     let sandbox = Sandbox::new();
     for (arguments, expected) in [
         (&["stat"][..], "'stats'"),
+        (&["aks", "q"], "'ask'"),
+        (&["sotp"], "'stop'"),
         (&["ask", "--timeout", "soon", "q"], "'--timeout <S>': give a whole number from 1"),
         (&["ask", "--timeout", "0", "q"], "'--timeout <S>': give a whole number from 1"),
         (&["ask", "--max-answer-tokens", "0", "q"], "--max-answer-tokens"),
@@ -140,7 +145,7 @@ fn ask_reads_its_question_from_standard_input() {
     assert_eq!(sandbox.run(&["ask"]).status.code(), Some(2), "an empty input is no question");
     let long = run_with_input(sandbox.shim(&["ask"]), &vec![b'x'; 1 << 20]);
     assert_eq!(long.status.code(), Some(2));
-    assert!(stderr(&long).contains("the limit is 256 kB"), "{}", stderr(&long));
+    assert!(stderr(&long).contains("longer than 65536 bytes"), "{}", stderr(&long));
 }
 
 #[test]
@@ -161,6 +166,47 @@ fn failures_are_one_line_on_standard_error() {
     let output = homeless.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).starts_with("lm-shim: LIVE_MEMORY_DATA_DIR is `relative`"), "{}", stderr(&output));
+}
+
+#[test]
+fn nothing_that_a_terminal_obeys_is_passed_on() {
+    const HOSTILE: &str = "a\x1b[2J\u{9b}31m\u{202e}b";
+    const SHOWN: &str = "a␛[2J\u{fffd}31m\u{fffd}b";
+    let sandbox = Sandbox::new();
+    let daemon = ScriptedDaemon::start(&sandbox, |request| match request {
+        Request::Ask(_) => Behaviour::answer(HOSTILE),
+        Request::ConfigUnset { .. } => {
+            let failure = Failure::new(FailureKind::InvalidRequest, HOSTILE);
+            Behaviour { progress: vec![], outcome: Some(Err(failure)) }
+        }
+        _ => report(HOSTILE, &serde_json::json!({ "root": HOSTILE }).to_string(), true),
+    });
+    for arguments in [&["ask", "q"][..], &["stats"], &["config", "show"]] {
+        assert_eq!(stdout(&sandbox.run(arguments)), format!("{SHOWN}\n"), "{arguments:?}");
+    }
+    assert_eq!(stderr(&sandbox.run(&["config", "unset", "x"])), format!("lm-shim: {SHOWN}\n"));
+    // A program gets it all, escaped.
+    let json = stdout(&sandbox.run(&["stats", "--json"]));
+    assert!(!json.trim_end().contains(|letter: char| letter.is_control() || letter == '\u{202e}'), "{json:?}");
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["root"], HOSTILE);
+    drop(daemon);
+}
+
+#[test]
+fn options_are_called_as_the_command_line_has_them() {
+    let sandbox = Sandbox::new();
+    let cut = format!("1  x\n\n{CUT_TO}512 tokens. {LONGER_ANSWER}\n");
+    let _daemon = ScriptedDaemon::start(&sandbox, move |request| match request {
+        Request::Ask(ask) if ask.question == "cut" => Behaviour::answer(cut.clone()),
+        _ => {
+            let failure = Failure::new(FailureKind::InvalidRequest, "`/` is too much; give a directory as `cwd`");
+            Behaviour { progress: vec![], outcome: Some(Err(failure)) }
+        }
+    });
+    let answer = stdout(&sandbox.run(&["ask", "cut"]));
+    assert!(answer.contains("Ask with a larger --max-answer-tokens for the rest."), "{answer}");
+    let failed = stderr(&sandbox.run(&["ask", "q"]));
+    assert_eq!(failed, "lm-shim: `/` is too much; give a directory with `--cwd`\n");
 }
 
 #[test]

@@ -97,8 +97,8 @@ fn wrong_arguments_are_results_that_say_what_is_expected() {
     let daemon = ScriptedDaemon::start(&sandbox, |_| Behaviour::answer("a"));
     let mut client = McpClient::initialized(server(&sandbox));
     for (arguments, expected) in [
-        (json!({}), "`question` is empty"),
-        (json!({"question": ""}), "`question` is empty"),
+        (json!({}), "the question is empty"),
+        (json!({"question": ""}), "the question is empty"),
         (json!({"question": {"text": "q"}}), "`question` must be a string"),
         (json!({"question": "q", "cwd": 7}), "`cwd` must be a string"),
         (json!({"question": "q", "max_answer_tokens": "500"}), "`max_answer_tokens` must be a positive whole number"),

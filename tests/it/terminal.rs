@@ -22,7 +22,7 @@ fn progress_and_trailer_are_shown_on_a_terminal_and_nowhere_else() {
     let (output, shown) = with_terminal(sandbox.shim(&["ask", "q"]));
     assert_eq!(run::succeeded(&output), "in `a.rs:1`\n");
     let (progress, trailer) = shown.split_once("\r\n").unwrap();
-    assert!(progress.starts_with("\rasking …\rreading [2J"), "{shown:?}");
+    assert!(progress.starts_with("\rasking …\rreading␛[2J"), "{shown:?}");
     // The line is wiped before anything else is said.
     assert!(progress.ends_with(" \r") && !progress.contains('\x1b'), "{shown:?}");
     assert_eq!(trailer, "offline · 1 ms\r\n");

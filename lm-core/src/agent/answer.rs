@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, path::Path};
 
-use lm_proto::message::Answer;
+use lm_proto::{
+    message::Answer,
+    question::{CUT_TO, LONGER_ANSWER},
+};
 use serde_json::{Value as Json, json};
 
 use super::{
@@ -123,7 +126,7 @@ fn closing(input: &Input<'_>) -> Vec<String> {
     match input.cut {
         None => {}
         Some(Cut::Length(tokens)) => {
-            lines.push(format!("Cut to {tokens} tokens. Ask with a larger max_answer_tokens for the rest."));
+            lines.push(format!("{CUT_TO}{tokens} tokens. {LONGER_ANSWER}"));
         }
         Some(Cut::Time) => {
             lines

@@ -7,7 +7,8 @@ pub mod answer;
 pub mod citations;
 pub mod inquiry;
 pub mod offline;
-pub mod printable;
 pub mod printed_calls;
 pub mod prompts;
 pub mod provider;
+
+pub(crate) use lm_proto::printable;

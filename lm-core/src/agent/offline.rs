@@ -2,12 +2,15 @@
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 
-use lm_proto::message::Answer;
+use lm_proto::{
+    message::Answer,
+    question::{CUT_TO, LONGER_ANSWER},
+};
 use serde_json::{Value as Json, json};
 
 use super::{answer, inquiry::Tally, printable::printable};
 use crate::{
-    retrieval::{How, IndexState, LeftOut, Place, SearchOutcome, Verdict},
+    retrieval::{How, IndexState, Place, SearchOutcome, Verdict},
     settings::Provider,
 };
 
@@ -94,10 +97,11 @@ pub fn render(input: &Input<'_>) -> Answer {
 
     let mode = mode(outcome.how);
     let trailer = format!(
-        "offline{} · {} ms · {} searched · {}{}",
+        "offline{} · {} ms · {} {} · {}{}",
         instead_of(input.why),
         input.timing.total.as_millis(),
         counted(outcome.files_searched, "file"),
+        if outcome.verdict == Verdict::Overview { "listed" } else { "searched" },
         mode,
         if outcome.how.is_complete() { "" } else { ", incomplete" },
     );
@@ -140,6 +144,7 @@ pub fn render(input: &Input<'_>) -> Answer {
             "files": outcome.files_searched,
             "absent_terms": outcome.absent_terms,
             "suggestions": outcome.suggestions,
+            "empty_files": outcome.empty_files,
             "left_out": {
                 "secret": outcome.left_out.secret,
                 "binary": outcome.left_out.binary,
@@ -209,10 +214,26 @@ fn render_place(place: &Place, lines: &[&str]) -> String {
 }
 
 fn headline(outcome: &SearchOutcome, shown: usize) -> String {
+    let empty = quoted(&outcome.empty_files);
+    let verb = if outcome.empty_files.len() == 1 { "is" } else { "are" };
+    match outcome.verdict {
+        _ if outcome.empty_files.is_empty() => verdict_line(outcome, shown),
+        // What else was not found is no news about a file that has nothing.
+        Verdict::Nothing => format!("{empty} {verb} there, but empty: no text to show."),
+        _ => format!("{} {empty} {verb} empty.", verdict_line(outcome, shown)),
+    }
+}
+
+/// What the places are worth.
+fn verdict_line(outcome: &SearchOutcome, shown: usize) -> String {
     let files = counted(outcome.files_searched, "file");
     match outcome.verdict {
         Verdict::Found if shown == 1 => format!("One place answers best, of {files} searched."),
         Verdict::Found => format!("{shown} places answer best, of {files} searched, best first."),
+        Verdict::Overview if shown == 1 => {
+            format!("A question about the whole: of {files}, this one introduces it.")
+        }
+        Verdict::Overview => format!("A question about the whole: of {files}, these introduce it, best first."),
         Verdict::Weak => {
             let mut line = format!(
                 "No place in {files} answers well; {} only some words with the question.",
@@ -241,12 +262,6 @@ fn headline(outcome: &SearchOutcome, shown: usize) -> String {
 
 /// What is known not to be there, and what is there instead.
 fn absent(outcome: &SearchOutcome) -> String {
-    const NAMES_MAX: usize = 12;
-    let quoted = |names: &[String]| {
-        let all: Vec<_> =
-            names.iter().take(NAMES_MAX).map(|name| format!("`{}`", printable(name).replace('`', "'"))).collect();
-        all.join(", ")
-    };
     let mut text = String::new();
     if !outcome.absent_terms.is_empty() {
         let verb = if outcome.absent_terms.len() == 1 { "occurs" } else { "occur" };
@@ -261,6 +276,13 @@ fn absent(outcome: &SearchOutcome) -> String {
     text
 }
 
+/// The first of some names.
+fn quoted(names: &[String]) -> String {
+    const NAMES_MAX: usize = 12;
+    let quote = |name: &String| format!("`{}`", printable(name).replace('`', "'"));
+    names.iter().take(NAMES_MAX).map(quote).collect::<Vec<_>>().join(", ")
+}
+
 fn closing(input: &Input<'_>, truncated: bool, hidden: usize) -> Vec<String> {
     let outcome = input.outcome;
     let mut lines = Vec::new();
@@ -270,13 +292,10 @@ fn closing(input: &Input<'_>, truncated: bool, hidden: usize) -> Vec<String> {
             0 => String::new(),
             hidden => format!(" {} more not shown.", counted(hidden, "place")),
         };
-        lines.push(format!(
-            "Cut to {} tokens.{more} Ask with a larger max_answer_tokens for the rest.",
-            input.max_answer_tokens
-        ));
+        lines.push(format!("{CUT_TO}{} tokens.{more} {LONGER_ANSWER}", input.max_answer_tokens));
     }
     lines.extend(searched(outcome, input.index));
-    lines.extend(left_out(outcome.left_out));
+    lines.extend(left_out(outcome));
     lines.extend(input.notes.iter().map(|note| note_line(note)));
     lines.push(match input.why {
         Why::NoneChosen => "No model is configured: places, not an explanation. `lm-shim setup` chooses one.".into(),
@@ -303,6 +322,10 @@ fn instead_of(why: &Why) -> String {
 }
 
 fn searched(outcome: &SearchOutcome, index: &IndexState) -> Option<String> {
+    if outcome.verdict == Verdict::Overview {
+        let incomplete = "Not all files could be listed in time; there may be better ones.";
+        return (!outcome.how.is_complete()).then(|| incomplete.into());
+    }
     let why = match index {
         IndexState::Unopened | IndexState::Building => "the index is being built",
         IndexState::TooLarge => "the workspace is too large for an index",
@@ -321,7 +344,11 @@ fn searched(outcome: &SearchOutcome, index: &IndexState) -> Option<String> {
     }
 }
 
-fn left_out(left_out: LeftOut) -> Option<String> {
+fn left_out(outcome: &SearchOutcome) -> Option<String> {
+    let left_out = outcome.left_out;
+    if outcome.verdict == Verdict::Overview {
+        return None;
+    }
     let reasons = [
         (left_out.secret, "file that may hold secrets", "files that may hold secrets"),
         (left_out.binary, "file that is no text", "files that are no text"),
@@ -343,7 +370,9 @@ fn left_out(left_out: LeftOut) -> Option<String> {
         .filter(|(count, ..)| *count > 0)
         .map(|(count, one, many)| format!("{} {}", grouped(count), if count == 1 { one } else { many }))
         .collect();
-    (!parts.is_empty()).then(|| format!("Not searched: {}.", parts.join("; ")))
+    // Without an index, what a file holds is looked at closely only where a word of the question is in it.
+    let at_least = if left_out.secret > 0 && matches!(outcome.how, How::Live { .. }) { "at least " } else { "" };
+    (!parts.is_empty()).then(|| format!("Not searched: {at_least}{}.", parts.join("; ")))
 }
 
 fn mode(how: How) -> &'static str {
@@ -356,6 +385,7 @@ fn mode(how: How) -> &'static str {
 fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Found => "found",
+        Verdict::Overview => "overview",
         Verdict::Weak => "weak",
         Verdict::Nothing => "nothing",
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::retrieval::LeftOut;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -20,6 +21,7 @@ fn found(places: Vec<Place>) -> SearchOutcome {
         verdict: Verdict::Found,
         absent_terms: vec![],
         suggestions: vec![],
+        empty_files: vec![],
         coverage: 1.0,
         how: How::Indexed { complete: true },
         files_searched: 5012,
@@ -117,6 +119,66 @@ fn an_answer_that_is_too_long_is_cut_at_a_line_and_says_so() {
     let last = sources.last().unwrap();
     let heading = format!("### {}:{}-{}", last["path"].as_str().unwrap(), last["first_line"], last["last_line"]);
     assert!(answer.text.contains(&heading), "{heading}");
+}
+
+#[test]
+fn a_general_question_is_not_said_to_be_searched_for() {
+    let mut outcome = found(vec![place("README.md", 1, "# Example")]);
+    outcome.verdict = Verdict::Overview;
+    outcome.how = How::Live { complete: true };
+    outcome.left_out.secret = 1;
+    let answer = answer(&outcome, 4096, &Why::NoneChosen, &[]);
+    insta::assert_snapshot!(answer.text, @r"
+    A question about the whole: of 5,012 files, this one introduces it.
+
+    ### README.md:1-1
+
+    ```
+    1  # Example
+    ```
+
+    No model is configured: places, not an explanation. `lm-shim setup` chooses one.
+    ");
+    insta::assert_snapshot!(answer.trailer, @"offline · 12 ms · 5,012 files listed · live");
+    assert_eq!(json(&answer)["search"]["verdict"], "overview");
+}
+
+#[test]
+fn an_empty_file_is_said_to_be_empty() {
+    let mut outcome = found(vec![]);
+    outcome.verdict = Verdict::Nothing;
+    outcome.empty_files = vec!["src/empty.rs".into()];
+    assert!(
+        answer(&outcome, 4096, &Why::NoneChosen, &[])
+            .text
+            .starts_with("`src/empty.rs` is there, but empty: no text to show.\n")
+    );
+    outcome.places = vec![place("a.rs", 1, "fn a() {}")];
+    outcome.verdict = Verdict::Found;
+    let text = answer(&outcome, 4096, &Why::NoneChosen, &[]).text;
+    assert!(text.starts_with("One place answers best, of 5,012 files searched. `src/empty.rs` is empty.\n"), "{text}");
+}
+
+#[test]
+fn without_an_index_the_count_of_secrets_is_a_lower_bound() {
+    let mut outcome = found(vec![place("a.rs", 1, "fn a() {}")]);
+    outcome.left_out.secret = 2;
+    let text = |outcome: &SearchOutcome| answer(outcome, 4096, &Why::NoneChosen, &[]).text;
+    assert!(text(&outcome).contains("Not searched: 2 files that may hold secrets."));
+    outcome.how = How::Live { complete: true };
+    assert!(text(&outcome).contains("Not searched: at least 2 files that may hold secrets."));
+}
+
+#[test]
+fn nothing_that_a_terminal_obeys_is_passed_on() {
+    let mut outcome = found(vec![place("a.txt", 1, "red \x1b[31m\u{9b}2J \u{202e}txet\u{2028}end\rover")]);
+    outcome.verdict = Verdict::Weak;
+    outcome.absent_terms = vec!["\u{202e}drow".into()];
+    outcome.suggestions = vec!["n\u{2066}ame".into()];
+    let answer = answer(&outcome, 4096, &Why::NoneChosen, &["a note\x1b]0;title\x07".into()]);
+    assert_eq!(printable(&answer.text), answer.text);
+    assert!(answer.text.contains("1  red ␛[31m\u{fffd}2J \u{fffd}txet\u{fffd}end␍over\n"), "{}", answer.text);
+    assert!(answer.text.contains("Note: a note␛]0;title␇"), "{}", answer.text);
 }
 
 #[test]

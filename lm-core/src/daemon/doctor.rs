@@ -226,7 +226,11 @@ fn space(root: &Path) -> Check {
 fn configuration(subject: &Subject<'_>, error: Option<&ConfigError>) -> Check {
     const NAME: &str = "settings";
     if let Some(error) = error {
-        return fail(NAME, format!("{error}; the last good settings hold"), "correct the file, or remove it");
+        return fail(
+            NAME,
+            format!("{}; the last good settings hold", error.finding()),
+            "correct the file, or remove it",
+        );
     }
     let problems = &subject.resolved.problems;
     if !problems.is_empty() {
@@ -376,6 +380,13 @@ mod tests {
         assert_eq!(lock(&path).level, Level::Fail);
         fs4::FileExt::lock(&held).unwrap();
         assert_eq!(lock(&path), ok("lock", "held by this daemon"));
+    }
+
+    #[test]
+    fn a_remedy_is_said_once() {
+        let error =
+            ConfigError::Invalid { path: "/c".into(), line: 2, column: 0, reason: "it ends inside an object".into() };
+        assert_eq!(error.finding(), "`/c` is not valid, line 2: it ends inside an object");
     }
 
     #[test]

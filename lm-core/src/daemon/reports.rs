@@ -82,7 +82,7 @@ pub fn stats(subject: &Subject<'_>) -> Report {
     if let Some(Err(reason)) = subject.root {
         row("here", reason);
     }
-    row("workspaces", &format!("{} open", subject.workspaces.len()));
+    row("workspaces", &workspaces_text(subject.workspaces));
     for workspace in subject.workspaces {
         let _ = writeln!(text, "  {}", workspace.root.display());
         text.push_str(&show::wrapped(&workspace_text(workspace), "    ", show::COLUMNS));
@@ -172,6 +172,13 @@ fn settings_text(subject: &Subject<'_>, shadowed: &[(&str, Origin)]) -> String {
         let _ = write!(text, "; {} below", counted(problems, "problem"));
     }
     text
+}
+
+/// A workspace that no search has reached yet is known, but not open.
+fn workspaces_text(workspaces: &[WorkspaceStatus]) -> String {
+    let unopened = workspaces.iter().filter(|workspace| workspace.index.state == IndexState::Unopened).count();
+    let open = format!("{} open", workspaces.len() - unopened);
+    if unopened == 0 { open } else { format!("{open}, {unopened} not opened yet") }
 }
 
 fn workspace_text(workspace: &WorkspaceStatus) -> String {

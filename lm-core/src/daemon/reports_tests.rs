@@ -37,7 +37,8 @@ fn stats_say_it_all_in_80_columns() {
     let mut status = Status::new(Build::with_stamp(1_700_000_000), PathBuf::from("/run/core.sock"), None);
     status.pid = 77;
     status.count(Ending::Answered);
-    status.count(Ending::Failed("`/home/me` is your home directory, too much to be a workspace".into()));
+    status.count(Ending::Failed("the search failed unexpectedly; the daemon's log says more".into()));
+    status.count(Ending::Refused);
     let status = Arc::new(status);
     let _running = (status.question(), status.question());
     let vanished = WorkspaceStatus {
@@ -70,13 +71,20 @@ fn stats_say_it_all_in_80_columns() {
     }
     insta::assert_snapshot!(text);
     let json: Json = serde_json::from_str(&report.json).unwrap();
-    assert_eq!(json["questions"]["failed"], 1);
+    assert_eq!((&json["questions"]["failed"], &json["questions"]["refused"]), (&1.into(), &1.into()));
     assert_eq!(json["questions"]["running"], 2);
     assert_eq!(json["provider"]["inherited_keys"][0], "ANTHROPIC_API_KEY");
     assert_eq!(json["settings"]["shadowed"][0]["name"], "model");
     assert_eq!(json["settings"]["problems"][0]["name"], "porvider");
     assert_eq!(json["workspaces"][0]["index"]["state"], "ready");
     assert!(json["daemon"]["data_bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_workspace_that_was_not_opened_is_not_counted_as_open() {
+    let unopened = WorkspaceStatus { index: IndexStatus::default(), ..workspace() };
+    assert_eq!(workspaces_text(&[workspace()]), "1 open");
+    assert_eq!(workspaces_text(&[workspace(), unopened]), "1 open, 1 not opened yet");
 }
 
 #[test]

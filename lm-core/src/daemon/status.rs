@@ -51,7 +51,7 @@ pub enum Ending {
     Answered,
     /// With a failure, described for [`Status::last_error`].
     Failed(String),
-    /// Not taken up: the question itself was at fault, or there was no room for it.
+    /// Not taken on: it was at fault itself, or there was no room for it. Nothing is wrong with the daemon.
     Refused,
     /// By its client, before there was an answer.
     Cancelled,
@@ -109,7 +109,7 @@ impl Status {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Questions that were not taken up since the start.
+    /// Questions refused since the start: they were at fault themselves, or came while there was no room.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
@@ -249,8 +249,16 @@ mod tests {
         let status = Status::new(Build::with_stamp(1), "e".into(), None);
         status.count(Ending::Answered);
         status.count(Ending::Cancelled);
-        status.count(Ending::Failed("no such directory".into()));
+        status.count(Ending::Failed("the disk is full".into()));
         assert_eq!((status.answered(), status.failed(), status.cancelled()), (1, 1, 1));
-        assert_eq!(status.last_error().unwrap().message, "no such directory");
+        assert_eq!(status.last_error().unwrap().message, "the disk is full");
+    }
+
+    #[test]
+    fn a_refusal_is_no_failure_of_the_daemon() {
+        let status = Status::new(Build::with_stamp(1), "e".into(), None);
+        status.count(Ending::Refused);
+        assert_eq!((status.refused(), status.failed()), (1, 0));
+        assert!(status.last_error().is_none());
     }
 }

@@ -94,7 +94,7 @@ pub enum ModelError {
     )]
     BadRequest(Reply),
     /// No connection, or it broke.
-    #[error("no connection to {url}: {cause}, {}; check the network and LIVE_MEMORY_BASE_URL", tries(*attempts))]
+    #[error("no connection to {url}: {cause}, {}; check the network and the address (base_url)", tries(*attempts))]
     Network {
         /// Where to.
         url: String,
@@ -104,7 +104,7 @@ pub enum ModelError {
         attempts: u32,
     },
     /// The answer is none: not this wire format, cut off, or empty.
-    #[error("{url} gave no usable answer: {what}; check that LIVE_MEMORY_BASE_URL points at a model server")]
+    #[error("{url} gave no usable answer: {what}; check that the address (base_url) is that of a model server")]
     Protocol {
         /// Where from.
         url: String,

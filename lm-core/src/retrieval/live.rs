@@ -20,7 +20,7 @@ use super::{
     index::{Candidate, FILE_CAP, Kind},
     query::{Query, path_terms},
     rank::{self, Statistics, Weights},
-    tokenize::Terms,
+    tokenize::{Terms, spellings},
 };
 use crate::files::{FoundFile, ReadError, WorkspaceFiles};
 
@@ -144,7 +144,7 @@ fn matcher(query: &Query) -> Option<RegexMatcher> {
         .terms
         .iter()
         // `query` is also the term of `queries`.
-        .map(|term| term.term.strip_suffix('y').filter(|stem| stem.len() > 2).unwrap_or(&term.term).to_owned())
+        .flat_map(|term| spellings(term.term.strip_suffix('y').filter(|stem| stem.len() > 2).unwrap_or(&term.term)))
         .collect();
     // Escaped words in a bounded number always make a pattern; without terms there is nothing to find.
     RegexMatcherBuilder::new()

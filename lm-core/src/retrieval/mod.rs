@@ -7,6 +7,7 @@ mod definitions;
 mod excerpts;
 mod index;
 mod live;
+mod overview;
 mod query;
 mod rank;
 mod retriever;
@@ -43,6 +44,8 @@ pub struct SearchOutcome {
     pub absent_terms: Vec<String>,
     /// Existing names that resemble absent ones.
     pub suggestions: Vec<String>,
+    /// Files that the question names and that have no text in them, safe to display on one line.
+    pub empty_files: Vec<String>,
     /// How much of the question's weight the best place covers, 0 to 1.
     pub coverage: f32,
     /// How the search was made.
@@ -58,6 +61,8 @@ pub struct SearchOutcome {
 pub enum Verdict {
     /// They answer to the question's words.
     Found,
+    /// The question is about the workspace as a whole, and they introduce it. Nothing was searched for.
+    Overview,
     /// They share some words with the question, but not the ones that matter.
     Weak,
     /// There are none. Only with [`How::is_complete`] does that mean that there is nothing.

@@ -1,10 +1,11 @@
-//! A question to what is searched for: weighted terms, exact identifiers, mentions of paths.
+//! A question to what is searched for: weighted terms, exact identifiers, mentions of paths; or that it
+//! is about the workspace as a whole.
 //!
 //! Pure.
 
 use std::collections::HashMap;
 
-use super::tokenize::{Terms, stem, terms};
+use super::tokenize::{Terms, fold, folded, stem, terms};
 
 /// More terms than a question needs; what follows in a pasted text is not searched for.
 const MOST_TERMS: usize = 64;
@@ -26,6 +27,24 @@ const STOP_WORDS: &str = "\
     whom whose why will with within work works would you your implemented implementation defined definition \
     located handled exactly there's don doesn isn re ve ll";
 
+/// Words that may stand besides them in a question about the workspace as a whole.
+const GENERAL_WORDS: &str = "\
+    app application basically big brief briefly general generally goal goals idea introduce introduction library \
+    main overall overview package picture product program purpose purposes short software summarise summarize \
+    summary tool";
+
+/// Of all these, words for the whole.
+const SUBJECT_WORDS: &str = "\
+    app application code codebase it library package product program project repo repository software this tool";
+
+/// Of all these, words that ask about a whole; `where`, `which` and `who` ask for a part.
+const ASKING_WORDS: &str = "\
+    about describe explain how introduce introduction overview purpose summarise summarize summary tell what";
+
+/// Names that are no words, and what stands for them in file names and texts.
+const SYMBOL_NAMES: &[(&str, &str)] =
+    &[("c++", "cpp cxx hpp"), ("c#", "csharp cs csproj"), ("f#", "fsharp fs fsproj"), (".net", "dotnet csproj fsproj")];
+
 /// A term of the question.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct QueryTerm {
@@ -39,6 +58,8 @@ pub(super) struct QueryTerm {
     pub(super) exact: bool,
     /// Whether it is only a part of an identifier; then its absence means nothing.
     pub(super) part: bool,
+    /// Whether it is one of several that stand for the same; then those that are missing mean nothing.
+    pub(super) alternative: bool,
 }
 
 /// What a question asks for.
@@ -52,6 +73,8 @@ pub(super) struct Query {
     pub(super) modules: Vec<String>,
     /// Words that may be a file's stem, in lower case: identifiers and words that are no stop words.
     pub(super) stems: Vec<String>,
+    /// Whether it asks about the workspace as a whole, which no word of it can find.
+    pub(super) general: bool,
 }
 
 impl Query {
@@ -63,13 +86,8 @@ impl Query {
             query.read_chunk(chunk);
         }
         query.read_words(question);
-        if query.query.terms.is_empty() {
-            query.read_languages(question);
-        }
-        if query.query.terms.is_empty() && question.chars().any(char::is_alphabetic) {
-            query.ask_in_general();
-        }
-        query.finish()
+        query.read_symbols(question);
+        query.finish(question)
     }
 
     /// Whether there is nothing to look for.
@@ -117,14 +135,14 @@ impl Builder {
         let without_line =
             chunk.split_once(':').filter(|(_, rest)| !rest.starts_with(':')).map_or(chunk, |(path, _)| path);
         if without_line.contains(['/', '\\']) {
-            self.query.paths.push(without_line.replace('\\', "/").trim_start_matches('/').to_lowercase());
+            self.query.paths.push(folded(without_line.replace('\\', "/").trim_start_matches('/')));
             return;
         }
         if let Some((stem, extension)) = without_line.rsplit_once('.')
             && !stem.is_empty()
             && is_listed(FILE_EXTENSIONS, &extension.to_lowercase())
         {
-            self.query.paths.push(without_line.to_lowercase());
+            self.query.paths.push(folded(without_line));
             return;
         }
         let names: Vec<&str> = chunk
@@ -136,7 +154,7 @@ impl Builder {
             .collect();
         let qualified = chunk.contains("::") || (chunk.contains('.') && names.len() > 1);
         if qualified && names.len() > 1 {
-            let path = names.join("/").to_lowercase();
+            let path = folded(&names.join("/"));
             if let Some((parents, _)) = path.rsplit_once('/').filter(|(parents, _)| parents.contains('/')) {
                 self.query.modules.push(parents.to_owned());
             }
@@ -161,7 +179,7 @@ impl Builder {
             let word = &question[span.0..span.1];
             let first_of_identifier = span != previous;
             previous = span;
-            let lower = word.to_lowercase();
+            let lower = folded(word);
             if first_of_identifier {
                 if is_listed(STOP_WORDS, &lower) && !self.is_exact(word) {
                     continue;
@@ -173,6 +191,37 @@ impl Builder {
             let exact = first_of_identifier && self.is_exact(word);
             self.add(term, word, exact, !first_of_identifier);
         }
+    }
+
+    /// `C++` and its like have no letters to be found by; what their files are called has.
+    fn read_symbols(&mut self, question: &str) {
+        for chunk in question.split(|letter: char| letter.is_whitespace() || ",;/()".contains(letter)) {
+            let chunk = chunk.trim_matches(|letter: char| !letter.is_alphanumeric() && !"+#.".contains(letter));
+            let name = chunk.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.').to_lowercase();
+            let Some((_, words)) = SYMBOL_NAMES.iter().find(|(symbol, _)| *symbol == name) else { continue };
+            for word in words.split(' ') {
+                if !self.query.terms.iter().any(|known| known.term == word) {
+                    self.add(word.to_owned(), chunk, false, true);
+                    if let Some(added) = self.query.terms.last_mut().filter(|added| added.term == word) {
+                        added.alternative = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether nothing but the workspace itself is asked about.
+    fn is_general(&self, question: &str) -> bool {
+        if !(self.exact.is_empty() && self.query.paths.is_empty() && self.query.modules.is_empty()) {
+            return false;
+        }
+        let lower = folded(question);
+        let words = || lower.split(|letter: char| !letter.is_alphanumeric()).filter(|word| word.chars().count() > 1);
+        let any_of = |list: &str| words().any(|word| is_listed(list, word));
+        words().all(|word| is_listed(STOP_WORDS, word) || is_listed(GENERAL_WORDS, word))
+            && any_of(SUBJECT_WORDS)
+            && any_of(ASKING_WORDS)
+            && !any_of("where which who")
     }
 
     fn is_exact(&self, word: &str) -> bool {
@@ -188,51 +237,19 @@ impl Builder {
                 shown.clone_into(&mut known.shown);
             }
         } else if self.query.terms.len() < MOST_TERMS + if exact { MOST_LATE_NAMES } else { 0 } {
-            self.query.terms.push(QueryTerm { term, shown: shown.to_owned(), weight: 1.0, exact, part });
+            self.query.terms.push(QueryTerm {
+                term,
+                shown: shown.to_owned(),
+                weight: 1.0,
+                exact,
+                part,
+                alternative: false,
+            });
         }
     }
 
-    /// If nothing is left but stop words, they are what is asked for.
-    /// Names of languages that are no words without their signs.
-    fn read_languages(&mut self, question: &str) {
-        for word in question.to_lowercase().split_whitespace() {
-            let word = word.trim_end_matches(['?', '!', ',', ';', ':', '.']);
-            let names: &[&str] = match word {
-                "c++" => &["cpp", "cxx"],
-                "c#" => &["csharp"],
-                "f#" => &["fsharp"],
-                ".net" => &["dotnet"],
-                "c" | "r" | "d" => &[word],
-                _ => &[],
-            };
-            names.iter().for_each(|name| self.add_word(name, word));
-        }
-    }
-
-    /// A question of nothing but common words is about the project as a whole, which its own
-    /// introduction answers best.
-    fn ask_in_general(&mut self) {
-        for word in ["readme", "overview", "introduction", "architecture"] {
-            self.add_word(word, word);
-        }
-        self.query.paths.push("readme.md".to_owned());
-    }
-
-    fn add_word(&mut self, word: &str, shown: &str) {
-        self.query.stems.push(word.to_owned());
-        let mut term = word.to_owned();
-        stem(&mut term);
-        self.query.terms.push(QueryTerm {
-            term,
-            shown: shown.to_owned(),
-            weight: 1.0,
-            exact: false,
-            // Its absence says nothing: the person did not name it so.
-            part: true,
-        });
-    }
-
-    fn finish(mut self) -> Query {
+    fn finish(mut self, question: &str) -> Query {
+        self.query.general = self.is_general(question);
         let query = &mut self.query;
         for list in [&mut query.paths, &mut query.modules, &mut query.stems] {
             list.sort();
@@ -285,7 +302,7 @@ pub(super) fn exact_term(
     buffer: &mut String,
 ) -> Option<usize> {
     buffer.clear();
-    buffer.extend(name.trim_matches('_').chars().flat_map(char::to_lowercase));
+    buffer.extend(name.trim_matches('_').chars().flat_map(fold));
     let find = |buffer: &str| positions.get(buffer).copied().filter(|position| query.terms[*position].exact);
     find(buffer).or_else(|| {
         stem(buffer);
@@ -334,8 +351,46 @@ mod tests {
         let terms: Vec<_> = query.terms.iter().map(|term| term.term.as_str()).collect();
         assert_eq!(terms, ["rate", "limit", "upload"]);
         assert!(Query::parse("1 + 1 = ?").is_empty());
-        let in_general = Query::parse("what is this?");
-        assert!(in_general.terms.iter().any(|term| term.shown == "readme" && term.part));
+    }
+
+    #[test]
+    fn a_question_about_the_whole_is_told_from_others() {
+        for general in [
+            "What does this project do?",
+            "what is this",
+            "Give me a brief overview of this repository",
+            "Summarize the codebase.",
+            "What is the purpose of this application?",
+            "How does it work?",
+        ] {
+            assert!(Query::parse(general).general, "{general}");
+        }
+        for other in [
+            "",
+            "???",
+            "C",
+            "library",
+            "where is it?",
+            "what is a?",
+            "who uses this code?",
+            "What is the purpose of retry.rs?",
+            "overview of `main`",
+            "What is a cache?",
+        ] {
+            assert!(!Query::parse(other).general, "{other}");
+        }
+    }
+
+    #[test]
+    fn names_without_letters_are_understood() {
+        let found = |question: &str| -> Vec<String> {
+            Query::parse(question).terms.into_iter().filter(|term| term.alternative).map(|term| term.term).collect()
+        };
+        assert_eq!(found("C++"), ["cpp", "cxx", "hpp"]);
+        assert_eq!(found("Is there any C++17 in here?"), ["cpp", "cxx", "hpp"]);
+        assert_eq!(found("C#/F# code"), ["csharp", "cs", "csproj", "fsharp", "fs", "fsproj"]);
+        assert_eq!(found("does it run on .NET?"), ["dotnet", "csproj", "fsproj"]);
+        assert!(found("c, counter++, #include, a.net").is_empty());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use super::query::Query;
+use super::{query::Query, tokenize::folded};
 
 const PATH_WEIGHT: f32 = 1.5;
 const DEFINITION_WEIGHT: f32 = 1.0;
@@ -131,7 +131,7 @@ pub(super) fn score(query: &Query, weights: &Weights, file: &FileFeatures<'_>) -
 
 /// What the question mentions outright.
 pub(super) fn mention_bonus(query: &Query, path: &Path) -> f32 {
-    let path = path.to_string_lossy().replace('\\', "/").to_lowercase();
+    let path = folded(&path.to_string_lossy().replace('\\', "/"));
     if query.paths.iter().any(|mention| ends_with_parts(&path, mention) || starts_with_parts(&path, mention)) {
         return PATH_MENTION_BONUS;
     }
@@ -207,6 +207,9 @@ pub(super) fn coverage(query: &Query, weights: &Weights, has: impl Fn(usize) -> 
     let mut all = Vec::with_capacity(query.terms.len());
     let mut covered = 0.0;
     for (position, term) in query.terms.iter().enumerate() {
+        if term.alternative && !has(position) {
+            continue;
+        }
         let weight = weights.text[position] / term.weight * if term.part { 0.3 } else { 1.0 };
         all.push(weight);
         if has(position) {

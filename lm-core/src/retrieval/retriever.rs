@@ -97,6 +97,14 @@ impl Retriever {
         })?;
         let files = files.leaving_out(excluded);
         let search = Search::new(&files, question, limits, progress, cancel)?;
+        if search.is_general() {
+            let (outcome, listed) = search.overview()?;
+            // The next question will want an index.
+            if self.shared.index().is_none() {
+                self.shared.start_build(listed, excluded);
+            }
+            return Ok(outcome);
+        }
         if let Some(index) = self.shared.index() {
             match search.by_index(&index) {
                 Ok((outcome, changes)) => {

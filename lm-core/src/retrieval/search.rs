@@ -15,12 +15,12 @@ use super::{
     How, LeftOut, SearchError, SearchLimits, SearchOutcome, Verdict,
     excerpts::{self, Looked},
     index::{Candidate, Changes, FILE_CAP, IndexError, Kind, Lookup, Stamp, WorkspaceIndex},
-    live,
+    live, overview,
     query::{Query, path_terms},
     rank::{self, FileFeatures, Statistics, Weights},
     window::Seen,
 };
-use crate::files::{FileText, FoundFile, MetRules, WalkLimits, WalkReport, WorkspaceFiles};
+use crate::files::{FileText, FoundFile, MetRules, WalkLimits, WalkReport, WorkspaceFiles, display_path};
 
 /// How long a search without index reads files. Past it the answer says that it is not complete.
 const LIVE_BUDGET: Duration = Duration::from_millis(2800);
@@ -74,10 +74,35 @@ impl<'a> Search<'a> {
         cancel: &'a CancellationToken,
     ) -> Result<Self, SearchError> {
         let query = Query::parse(question);
-        if query.is_empty() {
+        if query.is_empty() && !query.general {
             return Err(SearchError::NothingToSearch);
         }
         Ok(Self { files, query, limits, progress, cancel, started: Instant::now() })
+    }
+
+    /// Whether it asks about the workspace as a whole; then [`Search::overview`] answers it.
+    pub(super) fn is_general(&self) -> bool {
+        self.query.general
+    }
+
+    /// What introduces the workspace. Also gives how many files were listed.
+    pub(super) fn overview(&self) -> Result<(SearchOutcome, usize), SearchError> {
+        let (found, report) = self.list(false, LISTING_BUDGET)?;
+        let files_searched = found.len();
+        let places = overview::places(self.files, found, self.limits.max_places, self.limits.max_excerpt_chars);
+        self.check_cancelled()?;
+        let outcome = SearchOutcome {
+            verdict: if places.is_empty() { Verdict::Nothing } else { Verdict::Overview },
+            places,
+            absent_terms: Vec::new(),
+            suggestions: Vec::new(),
+            empty_files: Vec::new(),
+            coverage: 0.0,
+            how: How::Live { complete: report.is_complete() },
+            files_searched,
+            left_out: not_listed(&report),
+        };
+        Ok((outcome, files_searched))
     }
 
     fn threads() -> usize {
@@ -226,19 +251,34 @@ impl<'a> Search<'a> {
             };
             file.score = rank::score(&self.query, &weights, &features);
         }
+        let named_and_empty =
+            |file: &&Looked| file.file.text.trim().is_empty() && rank::mention_bonus(&self.query, &file.path) > 6.0;
+        let mut empty_files: Vec<String> =
+            looked.iter().filter(named_and_empty).map(|file| display_path(&file.path)).collect();
+        empty_files.sort();
         looked.retain(|file| file.score > 0.0);
         looked.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
         let coverage = looked.iter().take(3).map(|file| self.coverage(&weights, file)).fold(0.0, f32::max);
         let verdict = self.verdict(&statistics, &weights, &looked, coverage, how);
         let absent_terms = if how.is_complete() { self.absent(&statistics) } else { Vec::new() };
         let most_places = match verdict {
-            Verdict::Found => self.limits.max_places,
+            Verdict::Found | Verdict::Overview => self.limits.max_places,
             Verdict::Weak => self.limits.max_places.min(3),
             Verdict::Nothing => 0,
         };
         let places = excerpts::places(&looked, &self.query, &weights, most_places, self.limits.max_excerpt_chars);
         let verdict = if places.is_empty() { Verdict::Nothing } else { verdict };
-        SearchOutcome { places, verdict, absent_terms, suggestions, coverage, how, files_searched, left_out }
+        SearchOutcome {
+            places,
+            verdict,
+            absent_terms,
+            suggestions,
+            empty_files,
+            coverage,
+            how,
+            files_searched,
+            left_out,
+        }
     }
 
     fn coverage(&self, weights: &Weights, file: &Looked) -> f32 {

@@ -178,6 +178,82 @@ fn a_misspelt_name_gets_the_right_one_suggested() {
 }
 
 #[test]
+fn a_slip_in_the_first_letters_gets_a_suggestion_too() {
+    let workspace = Workspace::new();
+    let retriever = workspace.indexed();
+    for misspelt in ["who calls YploadLimiter?", "who calls Xu_ploadLimiter?", "where is `ztake_budget`?"] {
+        let outcome = ask(&retriever, misspelt);
+        assert_eq!(outcome.suggestions.len(), 1, "{misspelt}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_general_question_gets_what_introduces_the_workspace() {
+    let workspace = Workspace::new();
+    workspace.write("Cargo.toml", b"[package]\nname = \"example\"\n");
+    for retriever in [workspace.retriever(), workspace.indexed()] {
+        let outcome = ask(&retriever, "What does this project do?");
+        assert_eq!(outcome.verdict, Verdict::Overview);
+        let paths: Vec<&str> = outcome.places.iter().map(|place| place.path.as_str()).collect();
+        assert_eq!(paths, ["README.md", "Cargo.toml", "src/main.rs"]);
+        assert_eq!((first(&outcome).first_line, first(&outcome).last_line), (1, 3));
+        assert!(first(&outcome).excerpt.contains("Serves files"));
+        settle(&retriever);
+    }
+    fs::remove_dir_all(workspace.root()).unwrap();
+    fs::create_dir(workspace.root()).unwrap();
+    assert_eq!(ask(&workspace.retriever(), "What does this project do?").verdict, Verdict::Nothing);
+}
+
+#[test]
+fn names_without_letters_find_their_files() {
+    let workspace = Workspace::new();
+    workspace.write("native/engine.cpp", b"int main() { return 0; }\n");
+    workspace.write("native/Tool.csproj", b"<Project>\n</Project>\n");
+    for retriever in [workspace.retriever(), workspace.indexed()] {
+        for (question, expected) in
+            [("C++", "native/engine.cpp"), ("Is there any C#?", "native/Tool.csproj"), (".NET", "native/Tool.csproj")]
+        {
+            let outcome = ask(&retriever, question);
+            assert_eq!(first(&outcome).path, expected, "{question}: {outcome:?}");
+            assert!(outcome.absent_terms.iter().all(|term| term == "NET"), "{outcome:?}");
+            settle(&retriever);
+        }
+        let outcome = ask(&retriever, "F#");
+        assert_eq!((outcome.verdict, outcome.absent_terms.len()), (Verdict::Nothing, 0), "{outcome:?}");
+    }
+}
+
+#[test]
+fn case_of_any_letter_does_not_count() {
+    let workspace = Workspace::new();
+    workspace.write("src/maß.py", "def größe_der_straße():\n    return 1\n".as_bytes());
+    for retriever in [workspace.retriever(), workspace.indexed()] {
+        for question in ["where is GRÖSSE_DER_STRASSE?", "`Größe_der_Straße`"] {
+            let outcome = ask(&retriever, question);
+            assert_eq!((first(&outcome).path.as_str(), outcome.verdict), ("src/maß.py", Verdict::Found), "{outcome:?}");
+            settle(&retriever);
+        }
+    }
+}
+
+#[test]
+fn an_empty_file_that_is_named_is_found_to_be_empty() {
+    let workspace = Workspace::new();
+    workspace.write("src/nothing_in_here.rs", b"");
+    for retriever in [workspace.retriever(), workspace.indexed()] {
+        let outcome = ask(&retriever, "What is in src/nothing_in_here.rs?");
+        assert_eq!(
+            (outcome.verdict, outcome.empty_files),
+            (Verdict::Nothing, vec!["src/nothing_in_here.rs".to_owned()])
+        );
+        let outcome = ask(&retriever, "What is in src/main.rs?");
+        assert!(outcome.empty_files.is_empty());
+        settle(&retriever);
+    }
+}
+
+#[test]
 fn a_search_cut_short_calls_nothing_absent() {
     let workspace = Workspace::new();
     let out_of_time = SearchLimits { deadline: Instant::now(), ..limits() };
@@ -201,7 +277,7 @@ fn a_cancelled_search_ends_with_that() {
 #[test]
 fn a_question_without_words_is_refused_with_advice() {
     let workspace = Workspace::new();
-    for question in ["", "???", "1 + 1 = ?"] {
+    for question in ["", "???", "C", "a ! b", "1 + 1 = ?"] {
         let outcome = workspace.retriever().search(question, limits(), &|_| {}, &CancellationToken::new());
         assert!(matches!(outcome, Err(SearchError::NothingToSearch)), "{question}");
     }

@@ -1,4 +1,4 @@
-//! Text to terms: identifiers whole and in parts, in lower case, without light suffixes.
+//! Text to terms: identifiers whole and in parts, without case, without light suffixes.
 //!
 //! Pure. The same function makes the terms of files, of paths and of questions, or they would not
 //! meet.
@@ -129,7 +129,7 @@ impl<'a> Terms<'a> {
         true
     }
 
-    /// A run with other letters than ASCII: words in lower case; pairs of characters where a script
+    /// A run with other letters than ASCII: words without case; pairs of characters where a script
     /// writes without spaces.
     fn prepare(&mut self, start: usize, end: usize) {
         let mut word = String::new();
@@ -145,7 +145,7 @@ impl<'a> Terms<'a> {
             } else {
                 previous = None;
                 if character.is_alphanumeric() || character == '_' {
-                    word.extend(character.to_lowercase());
+                    word.extend(fold(character));
                 } else {
                     self.flush(&mut word);
                 }
@@ -162,6 +162,33 @@ impl<'a> Terms<'a> {
             word.clear();
         }
     }
+}
+
+/// A letter without its case: full case folding, as near as lower, upper and lower case come to it.
+/// `ß` and `ẞ` become `ss`, `ς` becomes `σ`.
+pub(super) fn fold(character: char) -> impl Iterator<Item = char> {
+    // Nearly all letters are ASCII, and their case needs no table.
+    let ascii = character.is_ascii().then(|| character.to_ascii_lowercase());
+    let other = (!character.is_ascii())
+        .then(|| character.to_lowercase().flat_map(char::to_uppercase).flat_map(char::to_lowercase));
+    ascii.into_iter().chain(other.into_iter().flatten())
+}
+
+/// A text without case.
+pub(super) fn folded(text: &str) -> String {
+    if text.is_ascii() { text.to_ascii_lowercase() } else { text.chars().flat_map(fold).collect() }
+}
+
+/// Spellings of a folded term that matching without case, letter by letter, does not bring together with
+/// it: `ss` may be written `ß`.
+pub(super) fn spellings(term: &str) -> Vec<String> {
+    let mut spellings = vec![term.to_owned()];
+    let places: Vec<usize> = term.match_indices("ss").map(|(at, _)| at).collect();
+    spellings.extend(places.iter().map(|&at| format!("{}ß{}", &term[..at], &term[at + 2..])));
+    if places.len() > 1 {
+        spellings.push(term.replace("ss", "ß"));
+    }
+    spellings
 }
 
 /// All terms of a text.
@@ -266,8 +293,25 @@ mod tests {
 
     #[test]
     fn other_scripts_have_terms() {
-        assert_eq!(terms("Größe“ naïve"), ["größe", "naïve"]);
+        assert_eq!(terms("Größe“ naïve"), ["grösse", "naïve"]);
         assert_eq!(terms("検索語"), ["検索", "索語"]);
+    }
+
+    #[test]
+    fn case_never_counts() {
+        for (one, other) in
+            [("GRÖSSE", "größe"), ("STRASSE", "Straße"), ("MAẞSTAB", "maßstab"), ("ΟΔΟΣ", "οδος"), ("ПОИСК", "поиск")]
+        {
+            assert_eq!(terms(one), terms(other));
+            assert_eq!(folded(one), folded(other));
+        }
+    }
+
+    #[test]
+    fn a_term_may_be_written_with_a_sharp_s() {
+        assert_eq!(spellings("grösse"), ["grösse", "größe"]);
+        assert_eq!(spellings("grossstrasse"), ["grossstrasse", "großstrasse", "grossstraße", "großstraße"]);
+        assert_eq!(spellings("name"), ["name"]);
     }
 
     #[test]

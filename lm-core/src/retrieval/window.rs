@@ -259,7 +259,7 @@ fn is_lead_in(line: &str) -> bool {
 
 /// Cuts an overlong line to [`LONGEST_LINE`] characters around the first term of the query in it,
 /// with a visible mark on each side that was cut.
-fn shorten(line: &str, positions: &HashMap<&str, usize>) -> String {
+pub(super) fn shorten(line: &str, positions: &HashMap<&str, usize>) -> String {
     if line.len() <= LONGEST_LINE || line.chars().count() <= LONGEST_LINE {
         return line.trim_end().to_owned();
     }

@@ -13,6 +13,9 @@ use thiserror::Error;
 /// A larger file is not ours.
 const SIZE_MAX: u64 = 1 << 20;
 
+/// What to do about a file that is no JSON object.
+const REPAIR: &str = "; repair or remove it";
+
 /// Why `config.json` cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ConfigError {
@@ -25,13 +28,13 @@ pub enum ConfigError {
         reason: String,
     },
     /// It is no JSON object.
-    #[error("`{}` is not valid, line {line}, column {column}: {reason}; repair or remove it", path.display())]
+    #[error("`{}` is not valid, {}: {reason}{REPAIR}", path.display(), place(*line, *column))]
     Invalid {
         /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// Counted from 1.
+        /// Counted from 1; 0 where the line ended before its first letter.
         column: usize,
         /// What the parser said.
         reason: String,
@@ -44,6 +47,19 @@ pub enum ConfigError {
         /// What the system said.
         reason: String,
     },
+}
+
+impl ConfigError {
+    /// What is wrong, without what to do about it.
+    #[must_use]
+    pub fn finding(&self) -> String {
+        let text = self.to_string();
+        text.strip_suffix(REPAIR).map_or(text.clone(), str::to_owned)
+    }
+}
+
+fn place(line: usize, column: usize) -> String {
+    if column == 0 { format!("line {line}") } else { format!("line {line}, column {column}") }
 }
 
 /// What tells one version of a file from another without reading it.
@@ -109,7 +125,8 @@ fn parse(bytes: &[u8]) -> Result<Map<String, Json>, Flaw> {
         Err(error) => {
             // The parser repeats the place at the end of its message.
             let message = error.to_string();
-            let reason = message.split(" at line ").next().unwrap_or(&message).to_owned();
+            let reason = message.split(" at line ").next().unwrap_or(&message);
+            let reason = reason.replace("EOF while parsing", "it ends inside");
             Err((error.line(), error.column(), reason))
         }
     }
@@ -180,6 +197,19 @@ mod tests {
         assert_eq!(parse(b"[1]").unwrap_err().2, "it must be one JSON object, `{ … }`");
         assert_eq!(parse(b"{}\n\xFF").unwrap_err(), (2, 1, "it is not UTF-8".into()));
         assert!(parse(b"\xFF\xFE{\0}\0").unwrap_err().2.contains("UTF-16"));
+    }
+
+    #[test]
+    fn a_flaw_at_the_end_of_a_line_has_no_column() {
+        let said = |bytes: &[u8]| {
+            let (line, column, reason) = parse(bytes).unwrap_err();
+            ConfigError::Invalid { path: "c".into(), line, column, reason }.to_string()
+        };
+        assert_eq!(said(b"{\n"), "`c` is not valid, line 2: it ends inside an object; repair or remove it");
+        assert_eq!(
+            said(b"[]"),
+            "`c` is not valid, line 1, column 1: it must be one JSON object, `{ … }`; repair or remove it"
+        );
     }
 
     #[test]

@@ -79,10 +79,10 @@ impl fmt::Debug for Value {
 }
 
 impl Kind {
-    /// Whether values of this kind are credentials.
+    /// Whether values of this kind are credentials, or may hold one.
     #[must_use]
     pub fn is_secret(self) -> bool {
-        matches!(self, Self::Secret | Self::Headers)
+        matches!(self, Self::Secret | Self::Headers | Self::Object)
     }
 
     /// What is accepted, for messages and for the documentation.
@@ -192,7 +192,8 @@ impl Kind {
 }
 
 impl Value {
-    /// For people. A credential is only said to be set.
+    /// For people. A credential is only said to be set; of an object, which may hold one, only the names of
+    /// its fields are said.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -202,13 +203,15 @@ impl Value {
             Self::Text(text) => text.clone(),
             Self::Path(path) => path.display().to_string(),
             Self::List(items) => items.join(", "),
-            // A field may hold a credential.
-            Self::Object(object) => object.keys().map(|key| format!("{key} (set)")).collect::<Vec<_>>().join(", "),
+            Self::Object(object) if object.is_empty() => "set, without fields".into(),
+            Self::Object(object) => {
+                format!("set: {}", object.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
+            }
             Self::Secret(_) | Self::Headers(_) => "set".into(),
         }
     }
 
-    /// For programs. A credential is only said to be set.
+    /// For programs. A credential is only said to be set; and so is each field of an object.
     #[must_use]
     pub fn json(&self) -> Json {
         match self {

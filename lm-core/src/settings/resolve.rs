@@ -260,8 +260,8 @@ fn is_unset(json: &Json) -> bool {
 /// What was refused, without a credential and without a flood of text.
 pub(super) fn refused(row: &Row, text: &str) -> String {
     const SHOWN_MAX: usize = 60;
-    // An address with a name or password in it is refused for just that.
-    if row.kind.is_secret() || row.kind == Kind::Object || (row.kind == Kind::Url && text.contains('@')) {
+    // An address may have a password or a key in it, and may be refused for just that.
+    if row.kind.is_secret() || (row.kind == Kind::Url && text.contains(['@', '?'])) {
         return "is not a value of its kind".into();
     }
     let shown: String = text.chars().take(SHOWN_MAX).collect();
@@ -276,8 +276,17 @@ pub(super) fn refused(row: &Row, text: &str) -> String {
 pub fn named(name: &str) -> Result<&'static Row, String> {
     let key = name.trim().to_ascii_lowercase();
     let key = key.strip_prefix(&PREFIX.to_ascii_lowercase()).unwrap_or(&key);
-    row(key).ok_or_else(|| format!("`{}` is no setting; {}", name.trim(), suggestion(key)))
+    row(key).ok_or_else(|| {
+        // `config set c2VjcmV0=` has a credential in the place of the name.
+        let looks_like_a_name =
+            key.len() <= NAME_MAX && key.bytes().all(|letter| letter.is_ascii_alphabetic() || b"_-".contains(&letter));
+        let shown = if looks_like_a_name { format!("`{}`", name.trim()) } else { "a name that was given".into() };
+        format!("{shown} is no setting; {}", suggestion(key))
+    })
 }
+
+/// More letters than the name of any setting has.
+const NAME_MAX: usize = 40;
 
 fn suggestion(key: &str) -> String {
     match nearest(key) {

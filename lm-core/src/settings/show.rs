@@ -15,7 +15,7 @@ pub const COLUMNS: usize = 80;
 
 /// The value of a row for people; a credential is only said to be set.
 fn value_text(row: &Row, resolved: &Resolved) -> String {
-    row.value(&resolved.settings).map_or_else(|| "-".into(), |value| value.text())
+    row.shown(&resolved.settings).map_or_else(|| "-".into(), |value| value.text())
 }
 
 /// All settings for a terminal: name, value, and where that comes from where it is not the default.
@@ -66,7 +66,7 @@ pub fn json(resolved: &Resolved, config_file: &str) -> Json {
         .map(|row| {
             let shadowed: Vec<_> = resolved.shadowed(row.key).iter().map(|other| origin_word(*other)).collect();
             let about = json!({
-                "value": row.value(&resolved.settings).map(|value| value.json()),
+                "value": row.shown(&resolved.settings).map(|value| value.json()),
                 "origin": origin_word(resolved.origin(row.key)),
                 "shadows": shadowed,
                 "effect": effect_word(row.effect),
@@ -132,7 +132,7 @@ pub fn changed_json(changed: &Changed, config_file: &str) -> Json {
         .iter()
         .map(|row| {
             let about = json!({
-                "value": row.value(&changed.resolved.settings).map(|value| value.json()),
+                "value": row.shown(&changed.resolved.settings).map(|value| value.json()),
                 "origin": origin_word(changed.resolved.origin(row.key)),
                 "shadowed": shadow_note(row, &changed.resolved),
                 "effect": effect_word(row.effect),

@@ -71,6 +71,18 @@ impl Row {
         (self.read)(settings)
     }
 
+    /// The same to be shown: an address without its query, in which some gateways want a key.
+    #[must_use]
+    pub fn shown(&self, settings: &Settings) -> Option<Value> {
+        match self.value(settings)? {
+            Value::Text(address) if self.kind == Kind::Url => Some(Value::Text(match address.find(['?', '#']) {
+                Some(end) => format!("{}?…", &address[..end]),
+                None => address,
+            })),
+            value => Some(value),
+        }
+    }
+
     /// Puts a value into `settings`; false where it is not of this setting's kind, which nothing but a
     /// mistake in the table can cause.
     pub(super) fn assign(&self, settings: &mut Settings, value: &Value) -> bool {
@@ -195,7 +207,7 @@ settings! {
     price_cache_read_mult: Option<f64> = None, number(0.0, 10.0), Request, Now;
     /// The price of a token written to the cache, as a multiple of the input price.
     price_cache_write_mult: Option<f64> = None, number(0.0, 10.0), Request, Now;
-    /// Fields added to every chat-completions request.
+    /// Fields added to every chat-completions request. Only their names are ever shown.
     openai_extra_body: Option<Map<String, Json>> = None, Kind::Object, Request, Planned;
     /// Header fields added to every request to the provider. Never logged and never shown.
     extra_headers: Vec<(String, Secret)> = Vec::new(), Kind::Headers, Request, Planned;
@@ -230,6 +242,6 @@ settings! {
 /// Every setting with its value; credentials are only said to be set.
 impl fmt::Debug for Settings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_map().entries(ROWS.iter().map(|row| (row.key, row.value(self)))).finish()
+        formatter.debug_map().entries(ROWS.iter().map(|row| (row.key, row.shown(self)))).finish()
     }
 }

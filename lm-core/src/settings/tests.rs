@@ -327,3 +327,30 @@ fn the_documentation_is_the_table() {
     assert_eq!(written, page(), "run LIVE_MEMORY_BLESS=1 cargo test -p lm-core settings");
     assert!(row("provider").is_some());
 }
+
+#[test]
+fn what_may_hold_half_a_secret_is_not_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SettingsStore::open_with(directory.path().join("config.json"), vec![], None);
+    let set = |name: &str, value: &str| store.set(&[(name.to_owned(), value.to_owned())], &[]);
+    let changed = set("openai_extra_body", r#"{"user_token": "canary", "seed": 1}"#).unwrap();
+    let text = show::changed_text(&changed, &[]);
+    assert!(text.contains("openai_extra_body = set: seed, user_token"), "{text}");
+    assert!(!show::changed_json(&changed, "f").to_string().contains("canary"));
+    set("extra_headers", "X-Key: canary").unwrap();
+    set("base_url", "https://gateway.example/v1?key=canary").unwrap();
+    for refused in [
+        set("openai_extra_body", r#"{"user_token": "canary""#),
+        set("extra_headers", "canary"),
+        set("base_url", "gateway.example/v1?key=canary"),
+        set("c2VjcmV0-canary1", ""),
+    ] {
+        let refusal = refused.unwrap_err();
+        assert!(!refusal.contains("canary"), "{refusal}");
+    }
+    let session = [("LIVE_MEMORY_OPENAI_EXTRA_BODY".to_owned(), "canary".to_owned())];
+    let resolved = store.for_request(&session);
+    let shown = format!("{}{}{:?}", show::text(&resolved, "f"), show::json(&resolved, "f"), resolved.settings);
+    assert!(!shown.contains("canary"), "{shown}");
+    assert!(shown.contains("https://gateway.example/v1?…"), "{shown}");
+}

@@ -20,7 +20,8 @@ use std::{
 
 use lm_proto::{
     DataDirectory,
-    message::{Answer, Failure, FailureKind, QUESTION_BYTES_MAX, question_too_long},
+    message::{Answer, Failure, FailureKind},
+    question,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -144,12 +145,7 @@ impl Workspaces {
     ) -> Result<Reply, Failure> {
         let started = Instant::now();
         let due = started + question.time_left;
-        if question.text.trim().is_empty() {
-            return Err(invalid("the question is empty; ask something about the code"));
-        }
-        if question.text.len() > QUESTION_BYTES_MAX {
-            return Err(invalid(question_too_long(question.text.len())));
-        }
+        question::check(&question.text).map_err(|error| invalid(error.to_string()))?;
         let (workspace, excluded) = self.open(&question, due).await?;
 
         let limits = Limits::new(&question.settings);

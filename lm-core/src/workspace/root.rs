@@ -74,7 +74,7 @@ pub enum RootError {
     #[error("`{}` is neither a directory nor a file; give a directory as `cwd`", .0.display())]
     NotADirectory(PathBuf),
     /// Everything on the machine, or everything of its user.
-    #[error("`{}` is {what}, too much to be a workspace; give a project directory as `cwd`", path.display())]
+    #[error("`{}` is {what}, which is no workspace; give a project directory as `cwd`", path.display())]
     TooWide {
         /// The directory.
         path: PathBuf,
@@ -165,6 +165,9 @@ fn nearest(directory: &Path, home: Option<&Path>, mode: RepoRootMode) -> Result<
 fn too_wide(path: &Path, home: Option<&Path>) -> Option<&'static str> {
     if path.parent().is_none() {
         return Some(if cfg!(windows) { "a whole drive" } else { "the root of the file system" });
+    }
+    if cfg!(unix) && ["/proc", "/sys", "/dev"].iter().any(|place| path.starts_with(place)) {
+        return Some("a place of the system that holds no files of yours");
     }
     match home {
         Some(home) if home == path => Some("your home directory"),

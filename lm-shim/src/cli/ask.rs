@@ -6,21 +6,18 @@ use std::{
     path::Path,
 };
 
-use lm_proto::message;
+use lm_proto::{message, printable::printable_json, question};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Ask, connector,
     output::{self, Failed, Outcome, StatusLine},
 };
-use crate::{
-    connector::Role,
-    mcp::{session, tool},
-};
+use crate::{connector::Role, mcp::session};
 
 /// Asks, shows what is going on, prints the answer.
 pub(super) async fn ask(arguments: Ask) -> Outcome {
-    let question = question(arguments.question).await?;
+    let question = read_question(arguments.question).await?;
     let ask = message::Ask {
         question,
         cwd: directory(arguments.cwd.as_deref())?,
@@ -33,23 +30,20 @@ pub(super) async fn ask(arguments: Ask) -> Outcome {
     status.show("asking …");
     let answer = connector.ask(Role::Ask, ask, |step| status.show(&step), &CancellationToken::new()).await;
     status.clear();
-    let answer = answer.map_err(|error| Failed::new(as_options(&error.to_string())))?;
-    let shown = if arguments.json { answer.json.clone() } else { as_options(&answer.text) };
-    let printed = output::print(&output::line(&shown))?;
+    let answer = answer.map_err(|error| Failed::new(question::failure_for_command_line(&error.to_string())))?;
+    let printed = output::print(&output::line(&if arguments.json {
+        printable_json(&answer.json).into_owned()
+    } else {
+        question::answer_for_command_line(&answer.text)
+    }))?;
     if status.is_terminal() && !arguments.json && !answer.trailer.is_empty() {
         output::say(&format!("\n{}\n", answer.trailer));
     }
     Ok(printed)
 }
 
-/// What the daemon says of a tool's arguments, said of a command's options.
-fn as_options(text: &str) -> String {
-    text.replace(" as `cwd`", " with `--cwd`")
-        .replace("Ask with a larger max_answer_tokens", "Ask with a larger `--max-answer-tokens`")
-}
-
 /// The words given, or what standard input has.
-async fn question(words: Vec<String>) -> Result<String, Failed> {
+async fn read_question(words: Vec<String>) -> Result<String, Failed> {
     let question = match words.as_slice() {
         [] if stdin().is_terminal() => {
             return Err(Failed::usage("give a question, as in: lm-shim ask \"where is the entry point?\""));
@@ -58,7 +52,7 @@ async fn question(words: Vec<String>) -> Result<String, Failed> {
         [dash] if dash == "-" => read_input().await?,
         words => words.join(" "),
     };
-    tool::check_question(&question).map_err(|reason| Failed::usage(reason.replace("`question`", "the question")))?;
+    question::check(&question).map_err(|error| Failed::usage(error.to_string()))?;
     Ok(question.trim().to_owned())
 }
 
@@ -66,7 +60,7 @@ async fn question(words: Vec<String>) -> Result<String, Failed> {
 pub(super) async fn read_input() -> Result<String, Failed> {
     let read = tokio::task::spawn_blocking(|| {
         let mut bytes = Vec::new();
-        let limit = message::QUESTION_BYTES_MAX as u64 + 1;
+        let limit = question::QUESTION_BYTES_MAX as u64 + 1;
         stdin().lock().take(limit).read_to_end(&mut bytes).map(|_| bytes)
     });
     match read.await {

@@ -1,6 +1,6 @@
 //! `lm-shim config`.
 
-use lm_proto::message::Request;
+use lm_proto::{message::Request, question::QUESTION_BYTES_MAX};
 
 use super::{
     ask,
@@ -41,7 +41,11 @@ pub(super) async fn set(arguments: Vec<String>) -> Outcome {
         changes.push((name.to_owned(), value.to_owned()));
     }
     if let Some(index) = from_input {
-        changes[index].1 = ask::read_input().await?.trim_end_matches(['\n', '\r']).to_owned();
+        let value = ask::read_input().await?;
+        if value.len() > QUESTION_BYTES_MAX {
+            return Err(Failed::usage(format!("the value is longer than {QUESTION_BYTES_MAX} bytes; shorten it")));
+        }
+        changes[index].1 = value.trim_end_matches(['\n', '\r']).to_owned();
     }
     let request = Request::ConfigSet { changes, environment: session::environment() };
     report::show(&report::request(request).await?, false)

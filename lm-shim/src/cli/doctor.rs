@@ -5,6 +5,7 @@ use std::{env, fs::OpenOptions, io::ErrorKind, process::ExitCode};
 use lm_proto::{
     DataDirectory, Endpoint,
     message::{Report, Request},
+    printable::printable_json,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -79,7 +80,8 @@ fn as_json(checks: &[Check], daemon: Option<&Report>, is_healthy: bool) -> Strin
     let checks: Vec<Value> =
         checks.iter().map(|check| json!({ "name": check.name, "ok": check.is_good, "detail": check.detail })).collect();
     let daemon = daemon.and_then(|report| serde_json::from_str::<Value>(&report.json).ok());
-    json!({ "healthy": is_healthy, "shim": checks, "daemon": daemon }).to_string()
+    let json = json!({ "healthy": is_healthy, "shim": checks, "daemon": daemon }).to_string();
+    printable_json(&json).into_owned()
 }
 
 fn core_binary() -> Result<String, String> {

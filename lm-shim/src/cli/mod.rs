@@ -14,7 +14,10 @@ mod setup;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{
+    Args, CommandFactory, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use lm_proto::DataDirectory;
 use tokio::time::Instant;
 
@@ -123,7 +126,7 @@ pub(crate) fn run() -> ExitCode {
 fn run_with(arguments: Vec<OsString>) -> ExitCode {
     let command_line = match CommandLine::try_parse_from(arguments) {
         Ok(command_line) => command_line,
-        Err(error) => return output::show_clap(&error),
+        Err(error) => return output::show_clap(&with_tip(error)),
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -139,6 +142,26 @@ fn run_with(arguments: Vec<OsString>) -> ExitCode {
     // A read of standard input may still hang in a thread of the runtime.
     runtime.shutdown_background();
     output::end(outcome)
+}
+
+/// Adds the command that was probably meant. The parser does so itself, but not for words as short as
+/// `aks`.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && error.get(ContextKind::SuggestedSubcommand).is_none()
+        && let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand)
+    {
+        let command = CommandLine::command();
+        let near = command
+            .get_subcommands()
+            .map(|verb| (strsim::damerau_levenshtein(given, verb.get_name()), verb.get_name().to_owned()))
+            .filter(|(edits, name)| *edits <= 2 && *edits < name.len())
+            .min();
+        if let Some((_, name)) = near {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![name]));
+        }
+    }
+    error
 }
 
 async fn perform(verb: Verb) -> Outcome {

@@ -1,10 +1,13 @@
-//! Writing to people: the result, what is said besides, and the exit code.
+//! Writing to people: the result, what is said besides, and the exit code. Everything that is shown goes
+//! through here, where it is made fit for a terminal.
 
 use std::{
     error::Error,
     io::{self, ErrorKind, IsTerminal, Write, stderr, stdout},
     process::ExitCode,
 };
+
+use lm_proto::printable::{printable, printable_line};
 
 /// What a command comes to.
 pub(super) type Outcome = Result<ExitCode, Failed>;
@@ -50,12 +53,23 @@ pub(super) fn end(outcome: Outcome) -> ExitCode {
         Ok(code) => code,
         Err(Failed { reason, code }) => {
             if let Some(reason) = reason {
-                let line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-                say(&format!("lm-shim: {line}\n"));
+                say(&format!("lm-shim: {}\n", on_one_line(&reason)));
             }
             ExitCode::from(code)
         }
     }
+}
+
+/// Several reasons come on lines of their own.
+fn on_one_line(reason: &str) -> String {
+    let mut line = String::new();
+    for part in reason.lines().map(|part| part.split_whitespace().collect::<Vec<_>>().join(" ")) {
+        if !line.is_empty() && !part.is_empty() {
+            line.push_str(if line.ends_with([';', ',', ':', '.']) { " " } else { "; " });
+        }
+        line.push_str(&part);
+    }
+    line
 }
 
 /// Prints a result.
@@ -63,10 +77,11 @@ pub(super) fn print(text: &str) -> Outcome {
     print_and(text, ExitCode::SUCCESS)
 }
 
-/// Prints a result that ends with a certain code.
+/// Prints a result that ends with a certain code. What a terminal would obey is shown instead: paths and
+/// values in it come from anywhere.
 pub(super) fn print_and(text: &str, code: ExitCode) -> Outcome {
     let mut stdout = stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(printable(text).as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(code),
         // As of `lm-shim … | head`: the reader has what it wants.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
@@ -81,6 +96,10 @@ pub(super) fn line(text: &str) -> String {
 
 /// Says something to the person; what cannot be said is not worth failing for.
 pub(super) fn say(text: &str) {
+    write_to_person(&printable(text));
+}
+
+fn write_to_person(text: &str) {
     drop(stderr().lock().write_all(text.as_bytes()));
 }
 
@@ -112,7 +131,7 @@ impl StatusLine {
     pub(super) fn show(&mut self, text: &str) {
         if self.is_terminal {
             // Short of 80 columns, so that it never wraps and control characters never act.
-            let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(78).collect();
+            let text: String = printable_line(text).chars().take(78).collect();
             let width = text.chars().count();
             drop(
                 write!(stderr().lock(), "\r{text}{}", " ".repeat(self.width.saturating_sub(width)))
@@ -125,7 +144,7 @@ impl StatusLine {
     /// Takes the line away.
     pub(super) fn clear(&mut self) {
         if self.width > 0 {
-            say(&format!("\r{}\r", " ".repeat(self.width)));
+            write_to_person(&format!("\r{}\r", " ".repeat(self.width)));
             self.width = 0;
         }
     }
@@ -134,5 +153,16 @@ impl StatusLine {
 impl Drop for StatusLine {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_one_line;
+
+    #[test]
+    fn reasons_are_told_apart_on_one_line() {
+        assert_eq!(on_one_line("a  is no b\n\n c is no d\n"), "a is no b; c is no d");
+        assert_eq!(on_one_line("no such directory;\n  give another"), "no such directory; give another");
     }
 }

@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
-use lm_proto::message::{Reply, Report, Request};
+use lm_proto::{
+    message::{Reply, Report, Request},
+    printable::printable_json,
+};
 use tokio::time::Instant;
 
 use super::{
@@ -66,5 +69,6 @@ pub(super) async fn exchange(connection: &Connection, request: Request) -> Resul
 /// Prints a report; what is not healthy ends with 1.
 pub(super) fn show(report: &Report, json: bool) -> Outcome {
     let code = if report.healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    output::print_and(&output::line(if json { &report.json } else { &report.text }), code)
+    let text = if json { printable_json(&report.json) } else { report.text.as_str().into() };
+    output::print_and(&output::line(&text), code)
 }

@@ -5,6 +5,7 @@ use std::{borrow::Cow, collections::VecDeque, sync::OnceLock, time::Duration};
 use lm_proto::{
     DataDirectory,
     message::{Answer, Ask},
+    printable::printable_line,
 };
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -114,6 +115,7 @@ async fn report(mut steps: mpsc::UnboundedReceiver<String>, token: Option<Progre
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                 let (Some((_, message)), Some(token)) = (held.pop_front(), token.clone()) else { continue };
                 count += 1.0;
+                let message = printable_line(&message);
                 // A client that is gone shows nothing.
                 drop(peer.notify_progress(ProgressNotificationParam::new(token, count).with_message(message)).await);
                 quiet_until = Some(Instant::now() + PROGRESS_GAP);

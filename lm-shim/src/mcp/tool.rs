@@ -1,6 +1,6 @@
 //! The one tool: what a model reads about it, how its arguments are checked, how an answer is shown.
 
-use lm_proto::message::{Answer, QUESTION_BYTES_MAX, question_too_long};
+use lm_proto::{message::Answer, printable::printable, question};
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
@@ -91,7 +91,7 @@ impl Arguments {
             Some(other) => return Err(wrong_type("question", "a string: the question in plain words", other)),
             None => "",
         };
-        check_question(question)?;
+        question::check(question).map_err(|error| error.to_string())?;
         let cwd = match given("cwd") {
             None => None,
             Some(Value::String(cwd)) => Some(cwd.clone()).filter(|cwd| !cwd.trim().is_empty()),
@@ -106,17 +106,6 @@ impl Arguments {
         };
         Ok(Self { question: question.to_owned(), cwd, max_answer_tokens })
     }
-}
-
-/// Refuses what is no question.
-pub(crate) fn check_question(question: &str) -> Result<(), String> {
-    if question.trim().is_empty() {
-        return Err("`question` is empty; ask something about the code base in plain words".into());
-    }
-    if question.len() > QUESTION_BYTES_MAX {
-        return Err(question_too_long(question.len()));
-    }
-    Ok(())
 }
 
 fn positive(value: &Value) -> Option<u32> {
@@ -150,8 +139,10 @@ pub(crate) fn render(answer: &Answer) -> String {
     text
 }
 
-/// At most [`RESULT_BYTES_MAX`] of `text`, cut between characters, with a mark where it was cut.
+/// At most [`RESULT_BYTES_MAX`] of `text`, fit for the terminal that a client shows it on, cut between
+/// characters, with a mark where it was cut.
 pub(crate) fn cut(text: &str) -> String {
+    let text = &*printable(text);
     if text.len() <= RESULT_BYTES_MAX {
         return text.to_owned();
     }
@@ -188,8 +179,8 @@ mod tests {
     #[test]
     fn wrong_arguments_say_what_is_expected() {
         for (arguments, expected) in [
-            (json!({}), "`question` is empty"),
-            (json!({"question": " \n"}), "`question` is empty"),
+            (json!({}), "the question is empty"),
+            (json!({"question": " \n"}), "the question is empty"),
             (json!({"question": 7}), "`question` must be a string: the question in plain words; it is the number 7"),
             (
                 json!({"question": "q", "cwd": ["/w"]}),
@@ -202,7 +193,10 @@ mod tests {
             (json!({"question": "q", "max_answer_tokens": 0}), "it is the number 0"),
             (json!({"question": "q", "max_answer_tokens": -1}), "it is the number -1"),
             (json!({"question": "q", "max_answer_tokens": 1.5}), "it is the number 1.5"),
-            (json!({"question": "q".repeat(QUESTION_BYTES_MAX + 1)}), "the question is 65 kB long, the limit is 64 kB"),
+            (
+                json!({"question": "q".repeat(question::QUESTION_BYTES_MAX + 1)}),
+                "the question is longer than 65536 bytes",
+            ),
         ] {
             let error = read(arguments).unwrap_err();
             assert!(error.contains(expected), "{error}");
@@ -216,7 +210,7 @@ mod tests {
             let text = "x".repeat(padding) + &character.to_string().repeat(RESULT_BYTES_MAX);
             let shown = cut(&text);
             prop_assert!(shown.len() < RESULT_BYTES_MAX + 200);
-            prop_assert_eq!(shown.contains("[cut here: "), text.len() > RESULT_BYTES_MAX);
+            prop_assert_eq!(shown.contains("[cut here: "), printable(&text).len() > RESULT_BYTES_MAX);
         }
     }
 }

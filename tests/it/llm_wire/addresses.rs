@@ -109,7 +109,7 @@ async fn nobody_at_the_address() {
         let error = result.unwrap_err();
         assert!(matches!(error, ModelError::Network { attempts: 4, .. }), "{error:?}");
         let text = error.to_string();
-        assert!(text.contains(&url) && text.contains("LIVE_MEMORY_BASE_URL"), "{text}");
+        assert!(text.contains(&url) && text.contains("base_url"), "{text}");
         assert_eq!(heard.retries.len(), 3);
     }
 }

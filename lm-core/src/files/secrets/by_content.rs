@@ -152,9 +152,19 @@ const SHAPES: &[Shape] = &[
         ),
         kind: Kind::PrivateKey,
     },
+    // PuTTY's own form of a private key; age's; HashiCorp's Vault; Groq; xAI.
+    Shape {
+        anchors: &["Private-Lines: "],
+        pattern: r"Private-Lines: [0-9]+\s+[0-9A-Za-z+/=]{40,}",
+        kind: Kind::Assigned,
+    },
+    Shape { anchors: &["AGE-SECRET-KEY-1"], pattern: r"AGE-SECRET-KEY-1[0-9A-Z]{58}", kind: Kind::WholeToken },
+    Shape { anchors: &["hvs."], pattern: r"hvs\.[0-9A-Za-z_\-]{24,}", kind: Kind::Token },
+    Shape { anchors: &["gsk_"], pattern: r"gsk_[0-9A-Za-z]{40,}", kind: Kind::WholeToken },
+    Shape { anchors: &["xai-"], pattern: r"xai-[0-9A-Za-z]{60,}", kind: Kind::WholeToken },
     Shape {
         anchors: &["://"],
-        pattern: r"://(?P<user>[^\s:/?#@\x22'`<>\[\](){}\\|,]{0,64}):(?P<secret>[^\s:/?#@\x22'`<>{}\\|]{6,128})@(?P<host>[0-9A-Za-z][0-9A-Za-z.\-]*|\[[0-9a-f:.]+\])",
+        pattern: r"://(?P<user>[^\s:/?#@\x22'`<>\[\](){}\\|,]{0,64}):(?P<secret>[^\s:/?#\x22'`<>{}\\|]{6,128})@(?P<host>[0-9A-Za-z][0-9A-Za-z.\-]*|\[[0-9a-f:.]+\])",
         kind: Kind::Address,
     },
 ];

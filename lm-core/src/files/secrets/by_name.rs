@@ -37,6 +37,12 @@ const NAMES: &[&str] = &[
     "service_account.json",
     "serviceaccount.json",
     ".secrets",
+    ".rclone.conf",
+    "kube.config",
+    ".claude.json",
+    "credentials.db",
+    "wp-config.php",
+    "htpasswd",
     "password.txt",
     "passwords.txt",
 ];
@@ -48,7 +54,7 @@ const SECRET_FORMATS: &[&str] = &["json", "yaml", "yml", "ini", "toml"];
 const HISTORIES: &[&str] = &[".histfile", ".zhistory", "fish_history", "consolehost_history.txt"];
 
 /// Beginnings of the names of files that hold credentials.
-const BEGINNINGS: &[&str] = &[".vault_pass", ".vault-pass", ".authinfo."];
+const BEGINNINGS: &[&str] = &[".vault_pass", ".vault-pass", ".authinfo.", "kubeconfig-", "kubeconfig_", "kubeconfig."];
 
 /// Endings of files that hold keys.
 const EXTENSIONS: &[&str] = &[
@@ -75,7 +81,7 @@ const SSH_KEYS: &[&str] = &["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xm
 const EXAMPLES: &[&str] = &["example", "sample", "template", "dist", "defaults", "schema", "md", "tpl", "tmpl"];
 
 /// Directories whose every file is private.
-const DIRECTORIES: &[&str] = &[".ssh", ".gnupg", ".env.d"];
+const DIRECTORIES: &[&str] = &[".ssh", ".gnupg", ".env.d", ".aws", ".azure"];
 
 /// Files that hold credentials where they lie in a directory of that name.
 const PLACES: &[(&str, &str)] = &[
@@ -90,6 +96,7 @@ const PLACES: &[(&str, &str)] = &[
     (".composer", "auth.json"),
     (".gem", "credentials"),
     ("gh", "hosts.yml"),
+    (".codex", "auth.json"),
     (".kube", "config"),
     (".m2", "settings.xml"),
     (".m2", "settings-security.xml"),
@@ -135,7 +142,8 @@ pub(crate) fn is_secret_name(path: &Path) -> bool {
 pub(in crate::files) fn is_private_directory(directory: &Path) -> bool {
     directory.components().any(|part| {
         let Component::Normal(part) = part else { return false };
-        DIRECTORIES.iter().any(|private| part.as_encoded_bytes().eq_ignore_ascii_case(private.as_bytes()))
+        let name = part.to_string_lossy().to_lowercase();
+        DIRECTORIES.contains(&without_copies(&name))
     })
 }
 
@@ -146,7 +154,14 @@ pub(in crate::files) fn is_secret_name_in(directory: &Path, name: &OsStr) -> boo
         return true;
     }
     let original = without_copies(&name);
-    if original.len() < name.len() && is_secret(directory, original) {
+    // `env.bak` is what a hidden `.env` is renamed to.
+    if original.len() < name.len() && (is_secret(directory, original) || original == "env") {
+        return true;
+    }
+    // What an editor keeps of `name` while it is open: `#name#`, `.#name`.
+    if let Some(edited) = name.strip_prefix(".#").or_else(|| name.strip_prefix('#')?.strip_suffix('#'))
+        && is_secret(directory, edited)
+    {
         return true;
     }
     // `secrets copy.json`, `credentials (1).json`.
@@ -196,6 +211,9 @@ fn is_secret(directory: &Path, name: &str) -> bool {
     // `.env`, `.env1`, `.env.production`.
     if let Some(rest) = name.strip_prefix(".env") {
         let rest = rest.trim_start_matches(|character: char| character.is_ascii_digit());
+        if matches!(rest, "bak" | "old" | "orig" | "backup" | "copy" | "local" | "prod" | "dev") {
+            return true;
+        }
         if rest.is_empty() || rest.starts_with(['.', '-', '_']) {
             return !rest.rsplit(['.', '-', '_']).next().is_some_and(|ending| EXAMPLES.contains(&ending));
         }
@@ -222,7 +240,11 @@ fn is_secret(directory: &Path, name: &str) -> bool {
         if SECRET_FORMATS.contains(&extension) && matches!(stem.trim_start_matches('.'), "secret" | "secrets") {
             return true;
         }
-        if extension == "json" && (stem.contains("service-account") || stem.contains("service_account")) {
+        if extension == "json"
+            && (stem.starts_with("client_secret")
+                || stem.contains("service-account")
+                || stem.contains("service_account"))
+        {
             return true;
         }
     }
@@ -246,6 +268,19 @@ mod tests {
         for secret in [
             ".env",
             ".env.local",
+            "#.env#",
+            ".#id_rsa",
+            "env.bak",
+            ".envbak",
+            ".aws/sso/cache/a.json",
+            ".aws.bak/credentials",
+            ".rclone.conf",
+            "kube.config",
+            "kubeconfig-prod",
+            "client_secret_123.json",
+            ".codex/auth.json",
+            ".claude.json",
+            "wp-config.php",
             "deploy/.env.production",
             "prod.env",
             "id_rsa",

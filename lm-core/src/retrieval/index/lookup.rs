@@ -23,6 +23,8 @@ const SHORTLIST: usize = 512;
 /// may hold a short answer.
 const K1: f32 = 1.2;
 const B: f32 = 0.4;
+/// Names that are compared, besides those that begin alike.
+const MOST_NAMES: usize = 100_000;
 /// How like a suggested name must be to what was asked for, 0 to 1.
 const ALIKE: f64 = 0.7;
 
@@ -165,15 +167,28 @@ impl<'a> Lookup<'a> {
         let name = name.to_lowercase();
         let letters = Letters::new(&name);
         let mut similar = BTreeSet::new();
-        // A slip at the very beginning is rare, but for one letter too many or two that changed places;
-        // and looking through all names takes a tenth of a second in a large workspace.
-        let beginnings: BTreeSet<u8> = name.bytes().take(2).collect();
+        // A slip at the very beginning is rare, but for one letter too many or two that changed places:
+        // those names are looked at first. Looking through all takes a tenth of a second in a large
+        // workspace, so that the others are looked at until there were enough.
+        let mut beginnings: Vec<u8> = name.bytes().take(2).collect();
+        beginnings.dedup();
+        let others = (0..u8::MAX).filter(|beginning| !beginnings.contains(beginning));
+        let order: Vec<(u8, bool)> =
+            beginnings.iter().map(|&beginning| (beginning, true)).chain(others.map(|other| (other, false))).collect();
+        let mut indexes = Vec::new();
         for segment in self.searcher.segment_readers() {
-            let index = segment.inverted_index(self.index.fields.definitions)?;
-            for &beginning in &beginnings {
+            indexes.push(segment.inverted_index(self.index.fields.definitions)?);
+        }
+        let mut looked_at = 0;
+        for (beginning, is_likely) in order {
+            for index in &indexes {
                 let mut terms =
                     index.terms().range().ge([beginning]).lt([beginning.saturating_add(1)]).into_stream()?;
                 while terms.advance() {
+                    looked_at += 1;
+                    if !is_likely && looked_at > MOST_NAMES {
+                        break;
+                    }
                     let Ok(term) = std::str::from_utf8(terms.key()) else { continue };
                     if term.len().abs_diff(name.len()) > 4 || term.len() < 3 || !letters.may_be_like(term) {
                         continue;

@@ -125,10 +125,12 @@ pub(super) async fn setup(arguments: Setup) -> Outcome {
         let anyway = arguments.store_anyway
             || can_ask && prompt::yes("This would not work now. Store it all the same?", false).await?;
         if !anyway {
-            return Err(Failed::new(
+            return Err(Failed::new(if can_ask {
+                "nothing was stored"
+            } else {
                 "nothing was stored, since the test failed; put right what it says, or store the choice all the same \
-                 with --store-anyway",
-            ));
+                 with --store-anyway"
+            }));
         }
     }
     store(changes).await?;
