@@ -33,6 +33,8 @@ use crate::{
 
 /// Room for what a model thinks before it answers; thinking counts into a completion's tokens.
 const THINKING_TOKENS: u32 = 4096;
+/// A completion takes at most this part of the window.
+const COMPLETION_SHARE: u64 = 3;
 /// What is kept free at the end of the window for estimates that err.
 const WINDOW_RESERVE: f64 = 0.02;
 /// How far past the soft deadline an answer that is being written may go.
@@ -41,6 +43,12 @@ const GRACE: Duration = Duration::from_secs(4);
 const TOOL_LIMIT: Duration = Duration::from_secs(20);
 /// How many calls of one turn are run.
 const CALLS_MAX: usize = 16;
+/// Tokens that a provider adds to a prompt by itself, at most.
+const AROUND_TOKENS: u64 = 4096;
+/// Bytes of text that a token stands for, at most, over a whole prompt.
+const BYTES_PER_TOKEN_MAX: u64 = 16;
+/// A text this many times longer than the answer may be is not waited for.
+const OVERLONG: usize = 8;
 /// Told in place of a result that no longer fits.
 const NOT_SHOWN: &str = "[not shown: the context window is full]";
 
@@ -160,6 +168,12 @@ pub enum InquiryError {
     #[error("time ran out while the model was answering")]
     Late {
         /// What it had said by then.
+        text: String,
+    },
+    /// It said far more than an answer may be long, without an end.
+    #[error("the model's answer had no end")]
+    Endless {
+        /// The beginning of it.
         text: String,
     },
     /// It ended its turn without a word, twice.
@@ -335,11 +349,17 @@ impl Running<'_, '_> {
         };
         let control = CallControl {
             deadline: tokio::time::Instant::from_std(inquiry.bounds.due + GRACE),
-            cancelled: inquiry.cancel.clone(),
+            cancelled: inquiry.cancel.child_token(),
         };
-        let mut said = String::new();
+        let overlong = inquiry.bounds.answer_tokens as usize * OVERLONG * BYTES_PER_TOKEN_MAX as usize;
+        let (mut said, stop) = (String::new(), control.cancelled.clone());
         let mut events = |event: ModelEvent<'_>| match event {
-            ModelEvent::Text(text) => said.push_str(text),
+            ModelEvent::Text(text) => {
+                said.push_str(text);
+                if said.len() > overlong {
+                    stop.cancel();
+                }
+            }
             ModelEvent::Retry { after, reason } => {
                 progress(format!("the provider is busy ({reason}); again in {:.1} s", after.as_secs_f64()));
             }
@@ -349,20 +369,30 @@ impl Running<'_, '_> {
         match completed {
             Ok(completion) => Ok(completion),
             Err(_) if inquiry.cancel.is_cancelled() => Err(InquiryError::Cancelled),
-            Err(ModelError::Deadline { .. }) if !said.trim().is_empty() => Err(InquiryError::Late { text: said }),
+            Err(_) if control.cancelled.is_cancelled() => {
+                Err(InquiryError::Endless { text: self.within_budget(said, true).0 })
+            }
+            Err(ModelError::Deadline { .. }) if !said.trim().is_empty() => {
+                Err(InquiryError::Late { text: self.within_budget(said, true).0 })
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     fn learn(&mut self, completion: &Completion) {
-        let cost = self.inquiry.prices.and_then(|prices| prices.cost(&completion.usage));
-        self.tally.usage = self.tally.usage.plus(&completion.usage);
+        let bytes = self.bytes();
+        // A token is at least a byte; what is added around the text is small.
+        let most = (bytes as u64 + AROUND_TOKENS).max(self.inquiry.bounds.window);
+        let usage = completion.usage.bounded(most, u64::from(completion_tokens(&self.inquiry.bounds)) * 4);
+        let cost = self.inquiry.prices.and_then(|prices| prices.cost(&usage));
+        self.tally.usage = self.tally.usage.plus(&usage);
         self.tally.cost_usd += cost.unwrap_or(0.0);
         self.tally.unpriced |= cost.is_none();
         self.tally.requests += 1;
-        self.out_of_budget = !(self.inquiry.book)(&completion.usage, cost);
-        let bytes = self.bytes();
-        if let Some(prompt) = completion.usage.prompt() {
+        self.out_of_budget = !(self.inquiry.book)(&usage, cost);
+        // No tokenizer puts so many bytes into a token: such a report would switch the window off.
+        let least = bytes as u64 / BYTES_PER_TOKEN_MAX;
+        if let Some(prompt) = usage.prompt().filter(|prompt| *prompt >= least) {
             let (added_bytes, added_tokens) =
                 (bytes.saturating_sub(self.reported_bytes), prompt.saturating_sub(self.tally.prompt_tokens));
             self.estimate.learn(added_bytes, added_tokens);
@@ -381,7 +411,7 @@ impl Running<'_, '_> {
     /// Tokens of the next prompt: what was reported of the last one and an estimate of what is new.
     fn next_prompt(&self) -> u64 {
         let bytes = self.bytes();
-        self.tally.prompt_tokens + self.estimate.tokens(bytes.saturating_sub(self.reported_bytes))
+        self.tally.prompt_tokens.saturating_add(self.estimate.tokens(bytes.saturating_sub(self.reported_bytes)))
     }
 
     /// Tokens that may still be added to the prompt.
@@ -487,13 +517,15 @@ impl Running<'_, '_> {
 /// The longest completion that is asked for, thoughts included.
 fn completion_tokens(bounds: &Bounds) -> u32 {
     let wanted = bounds.answer_tokens.saturating_add(THINKING_TOKENS);
-    bounds.completion_max.map_or(wanted, |most| wanted.min(most))
+    // Servers refuse what does not fit into the window together with the prompt.
+    let fits = u32::try_from(bounds.window / COMPLETION_SHARE).unwrap_or(u32::MAX);
+    bounds.completion_max.map_or(wanted, |most| wanted.min(most)).min(fits)
 }
 
 /// What of a window prompts may fill when answers of `answer_tokens` are wanted.
 #[must_use]
 pub fn prompt_window(window: u64, answer_tokens: u32) -> u64 {
-    let completion = u64::from(answer_tokens) + u64::from(THINKING_TOKENS);
+    let completion = (u64::from(answer_tokens) + u64::from(THINKING_TOKENS)).min(window / COMPLETION_SHARE);
     window.saturating_sub(completion + (window as f64 * WINDOW_RESERVE) as u64)
 }
 

@@ -49,6 +49,7 @@ pub fn choose(resolved: &Resolved, environment: &SessionEnvironment) -> Result<O
         settings::Provider::Anthropic => Provider::Anthropic,
         settings::Provider::Openai => Provider::OpenAi,
     };
+    is_what_was_meant(resolved)?;
     key_belongs_to_address(resolved)?;
     let variable = |name: &str| environment.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
     let key = settings.api_key.as_ref().map(settings::Secret::reveal);
@@ -93,6 +94,19 @@ pub fn price_overrides(settings: &Settings) -> PriceOverrides {
     }
 }
 
+/// Where a part of the choice was not accepted its default must not take its place: code and key would
+/// go to somebody else.
+fn is_what_was_meant(resolved: &Resolved) -> Result<(), String> {
+    const CHOICE: [&str; 5] = ["base_url", "api_key", "model", "extra_headers", "ca_file"];
+    let is_of_choice = |problem: &&settings::Problem| {
+        let name = problem.name.to_ascii_lowercase();
+        CHOICE
+            .iter()
+            .any(|key| name == *key || (name.starts_with("live_memory_") && name.ends_with(&format!("_{key}"))))
+    };
+    resolved.problems.iter().find(is_of_choice).map_or(Ok(()), |problem| Err(problem.to_string()))
+}
+
 /// A session's variables may come from a project's own files. They may name another address, but a key
 /// that was kept for one address is not sent to it.
 fn key_belongs_to_address(resolved: &Resolved) -> Result<(), String> {
@@ -112,6 +126,18 @@ mod tests {
     use super::*;
     use crate::settings::SettingsStore;
 
+    #[test]
+    fn an_address_that_is_none_is_not_replaced_by_the_vendors() {
+        for bad in ["localhost:11434", "ftp://127.0.0.1/v1", "http://u:canary@127.0.0.1"] {
+            let config = format!(r#"{{"provider":"openai","api_key":"k","model":"m","base_url":"{bad}"}}"#);
+            let session =
+                [("LIVE_MEMORY_PROVIDER", "openai"), ("LIVE_MEMORY_API_KEY", "k"), ("LIVE_MEMORY_BASE_URL", bad)];
+            for error in [chosen(&config, &[]), chosen("{}", &session)].map(|chosen| chosen.err().unwrap()) {
+                assert!(error.to_lowercase().contains("base_url") && !error.contains("canary"), "{error}");
+            }
+        }
+    }
+
     fn chosen(config: &str, session: &[(&str, &str)]) -> Result<Option<ChosenModel>, String> {
         let directory = tempfile::tempdir().unwrap();
         let path: PathBuf = directory.path().join("config.json");
@@ -119,7 +145,6 @@ mod tests {
         let environment: SessionEnvironment =
             session.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         let resolved = SettingsStore::open_with(path, Vec::new(), None).for_request(&environment);
-        assert!(resolved.problems.is_empty(), "{:?}", resolved.problems);
         choose(&resolved, &environment)
     }
 

@@ -21,7 +21,7 @@ pub enum Reached {
         "the daily budget of {} is used up: {} spent today (UTC) in {} requests{}; it resets at {} (in {}), or raise \
          it with `lm-shim config set daily_budget_usd={}`",
         dollars(*limit), dollars(spent.usd()), spent.requests, unpriced_text(spent), resets_text(*now), left_text(*now),
-        raised(*limit)
+        raised(*limit, spent.usd())
     )]
     Dollars {
         /// The limit.
@@ -107,10 +107,10 @@ fn unpriced_text(spent: &Sum) -> String {
     }
 }
 
-/// A number that can be typed and allows as much again.
-fn raised(limit: f64) -> String {
-    let doubled = limit * 2.0;
-    if doubled.fract() == 0.0 { format!("{doubled:.0}") } else { format!("{doubled}") }
+/// A number that can be typed and allows as much again, or twice of what was spent where that is more.
+fn raised(limit: f64, spent: f64) -> String {
+    let doubled = if limit * 2.0 > spent { limit * 2.0 } else { spent * 2.0 };
+    if doubled >= 1.0 { format!("{:.0}", doubled.ceil()) } else { format!("{doubled:.4}") }
 }
 
 fn resets_text(now: SystemTime) -> String {

@@ -43,7 +43,24 @@ impl Usage {
     #[must_use]
     pub fn prompt(&self) -> Option<u64> {
         let parts = [self.input, self.cache_read, self.cache_write_5m, self.cache_write_1h];
-        parts.iter().any(Option::is_some).then(|| parts.iter().flatten().sum())
+        parts
+            .iter()
+            .any(Option::is_some)
+            .then(|| parts.iter().flatten().fold(0u64, |sum, part| sum.saturating_add(*part)))
+    }
+
+    /// What can be true of it, where a prompt has at most `prompt` tokens and an answer `output`:
+    /// servers misreport, and a budget must not be used up by a slip of theirs.
+    #[must_use]
+    pub fn bounded(&self, prompt: u64, output: u64) -> Self {
+        let part = |tokens: Option<u64>| tokens.map(|tokens| tokens.min(prompt));
+        Self {
+            input: part(self.input),
+            cache_read: part(self.cache_read),
+            cache_write_5m: part(self.cache_write_5m),
+            cache_write_1h: part(self.cache_write_1h),
+            output: self.output.map(|tokens| tokens.min(output)),
+        }
     }
 
     /// Both together, as the sum over a question's requests.
@@ -205,5 +222,8 @@ mod tests {
         let usage = Usage { input: Some(100), cache_read: Some(900), output: Some(5), ..Usage::default() };
         assert_eq!(usage.prompt(), Some(1000));
         assert_eq!(usage.plus(&usage).prompt(), Some(2000));
+        let most = Usage { input: Some(u64::MAX), cache_read: Some(u64::MAX), output: Some(u64::MAX), ..usage };
+        assert_eq!(most.prompt(), Some(u64::MAX));
+        assert_eq!(most.bounded(100, 10), Usage { input: Some(100), cache_read: Some(100), output: Some(10), ..usage });
     }
 }

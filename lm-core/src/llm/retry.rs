@@ -23,19 +23,24 @@ pub(super) fn pause(retry: u32, random: f64) -> Duration {
     full.mul_f64(1.0 - 0.25 * random.clamp(0.0, 1.0))
 }
 
-/// What a server asks for: `retry-after-ms`, else `retry-after` in seconds or as a date.
+/// A server that asks for a longer rest is asked again all the same after this: it may be wrong, and
+/// nobody would know that it works again.
+const LONGEST_REST: Duration = Duration::from_secs(60 * 60);
+
+/// What a server asks for, up to [`LONGEST_REST`]: `retry-after-ms`, else `retry-after` in seconds or as a date.
 pub(super) fn requested(milliseconds: Option<&str>, seconds: Option<&str>, now: SystemTime) -> Option<Duration> {
     let number = |text: &str, scale: f64| {
         let value = text.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0)?;
-        Duration::try_from_secs_f64(value * scale).ok()
+        Some(Duration::try_from_secs_f64(value * scale).unwrap_or(LONGEST_REST))
     };
-    milliseconds.and_then(|text| number(text, 0.001)).or_else(|| {
+    let asked = milliseconds.and_then(|text| number(text, 0.001)).or_else(|| {
         let text = seconds?;
         number(text, 1.0).or_else(|| {
             let date = httpdate::parse_http_date(text.trim()).ok()?;
             Some(date.duration_since(now).unwrap_or_default())
         })
-    })
+    });
+    asked.map(|rest| rest.min(LONGEST_REST))
 }
 
 #[cfg(test)]
@@ -59,6 +64,9 @@ mod tests {
         assert_eq!(wish(None, Some(" 0.5 ")), Some(Duration::from_millis(500)));
         assert_eq!(wish(None, Some("Sun, 06 Nov 1994 08:50:37 GMT")), Some(Duration::from_secs(60)));
         assert_eq!(wish(None, Some("Sun, 06 Nov 1994 08:00:00 GMT")), Some(Duration::ZERO));
+        for long in ["99999", "1e18", "1e300", "Fri, 31 Dec 9999 23:59:59 GMT"] {
+            assert_eq!(wish(None, Some(long)), Some(LONGEST_REST), "{long}");
+        }
         for nonsense in ["-1", "NaN", "1e400", "later", ""] {
             assert_eq!(wish(None, Some(nonsense)), None, "{nonsense}");
         }

@@ -100,6 +100,10 @@ impl ModelQuestion<'_> {
                     let taken = taken.plus(&tally);
                     return self.render(&files, &text, Some(Cut::Time), &BTreeSet::new(), taken, Duration::ZERO).await;
                 }
+                Err(Failed { error: InquiryError::Endless { text }, tally }) => {
+                    let (taken, cut) = (taken.plus(&tally), Cut::Length(self.question.max_answer_tokens));
+                    return self.render(&files, &text, Some(cut), &BTreeSet::new(), taken, Duration::ZERO).await;
+                }
                 Err(failed) => {
                     return Err(Unanswered { reason: failed.error.to_string(), tally: taken.plus(&failed.tally) });
                 }

@@ -2,7 +2,7 @@
 
 use lm_tests::{
     ModelServer,
-    model_server::{Fault, Format, Say, Script, Turn},
+    model_server::{Fault, Format, ReportedUsage, Say, Script, SeenRequest, Turn},
 };
 use serde_json::json;
 
@@ -139,4 +139,54 @@ fn a_server_that_is_not_there_is_named() {
     let stats = place.sandbox.run(&["stats"]);
     let (stats, _) = lm_tests::daemon::texts(&stats);
     assert!(stats.contains("last error") && stats.contains("127.0.0.1:9"), "{stats}");
+}
+
+#[test]
+fn a_rest_without_end_is_shortened_and_the_daemon_goes_on() {
+    for format in BOTH {
+        let place = Place::with(&[SERVER]);
+        let server = ModelServer::start(Script::new([Turn::rate_limited("1e18")]));
+        place.choose(&server, format, json!({ "force_explore_when_cold": false }));
+        for question in ["Where is the_default_port?", "Where is the_default_port now?"] {
+            assert_fallback(&place.ask(question), "rate limited until");
+        }
+        assert_eq!(server.requests().len(), 1, "nobody asks again before the hour is over");
+    }
+}
+
+#[test]
+fn usage_that_cannot_be_true_is_not_believed() {
+    let none = ReportedUsage::default();
+    let absurd = ReportedUsage { input: u64::MAX / 4, output: u64::MAX / 4, ..none };
+    for format in BOTH {
+        for usage in [none, absurd] {
+            let place = Place::with(&[SERVER]);
+            place.write("big.txt", &"a line of a big file, to be read in full\n".repeat(400));
+            let server = ModelServer::start(move |request: &SeenRequest| {
+                let told = request.messages.last().unwrap().pieces.iter().any(|piece| piece.raw.contains("Answer now"));
+                let turn = if told {
+                    Turn::text("As far as I got (big.txt:1).")
+                } else {
+                    Turn::calls((0..3).map(|_| ("Read", json!({ "file_path": "big.txt" }))))
+                };
+                Turn { usage: Some(usage), ..turn }
+            });
+            place.choose(&server, format, json!({ "max_context_tokens": 32_000, "daily_budget_usd": 1000 }));
+            assert_eq!(text(&place.ask("What is in the big file?")), "As far as I got (big.txt:1).\n", "{usage:?}");
+            for request in server.requests() {
+                assert!(request.tokens() <= 34_000, "{usage:?}: {} tokens", request.tokens());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_answer_without_end_is_cut_and_not_waited_for() {
+    let place = Place::with(&[SERVER]);
+    let server = ModelServer::start(Script::new([Turn::text(&"endless ".repeat(800_000))]));
+    place.choose(&server, BOTH[0], json!({ "force_explore_when_cold": false, "max_answer_tokens": 256 }));
+    let answer = place.ask("Tell it all");
+    assert_eq!((&answer["truncated"], &answer["provider"]), (&json!(true), &json!("anthropic")));
+    assert!(text(&answer).len() < 3_000, "{}", text(&answer).len());
+    assert_eq!(server.requests().len(), 1);
 }

@@ -55,6 +55,15 @@ fn a_kept_key_does_not_follow_an_address_of_the_session() {
 }
 
 #[test]
+fn an_address_that_is_none_sends_nothing_to_the_vendor() {
+    let place = Place::with(&[SERVER]);
+    let server = ModelServer::start(Script::new([]));
+    place.choose(&server, BOTH[1], json!({ "base_url": "localhost:11434/v1" }));
+    assert_fallback(&place.ask("Where is the_default_port?"), "base_url");
+    assert_eq!(server.requests().len(), 0);
+}
+
+#[test]
 fn an_excluded_workspace_is_never_sent() {
     let place = Place::with(&[SERVER]);
     let server = ModelServer::start(Script::new([]));
@@ -107,9 +116,13 @@ fn what_bears_secrets_is_never_sent_and_the_key_is_nowhere_but_in_its_file() {
         "notes.txt",
         &format!("-----BEGIN RSA PRIVATE KEY-----\n{secret}\n{secret}\n{secret}\n-----END RSA PRIVATE KEY-----\n"),
     );
+    place.write(".git/config", &format!("[remote \"origin\"]\n\turl = https://bob:{secret}@git.example/x.git\n"));
+    place.write(".git/HEAD", "ref: refs/heads/main\n");
     let server = ModelServer::start(Script::new([
         Turn::calls([
             ("Read", json!({ "file_path": ".env" })),
+            ("Read", json!({ "file_path": ".git/config" })),
+            ("Grep", json!({ "pattern": "origin", "path": ".git", "output_mode": "content" })),
             ("Read", json!({ "file_path": "notes.txt" })),
             ("Grep", json!({ "pattern": "canary", "output_mode": "content" })),
             ("Grep", json!({ "pattern": "PASSWORD", "path": ".env", "output_mode": "content" })),

@@ -80,8 +80,9 @@ const SSH_KEYS: &[&str] = &["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xm
 /// Endings that make `.env.example` and the like harmless: they are there to be read.
 const EXAMPLES: &[&str] = &["example", "sample", "template", "dist", "defaults", "schema", "md", "tpl", "tmpl"];
 
-/// Directories whose every file is private.
-const DIRECTORIES: &[&str] = &[".ssh", ".gnupg", ".env.d", ".aws", ".azure"];
+/// Directories whose every file is private. In `.git` that is the addresses of remotes, which may hold
+/// passwords, and what was meant for nobody else; history is read by its own tools.
+const DIRECTORIES: &[&str] = &[".ssh", ".gnupg", ".env.d", ".aws", ".azure", ".git"];
 
 /// Files that hold credentials where they lie in a directory of that name.
 const PLACES: &[(&str, &str)] = &[
@@ -269,6 +270,8 @@ mod tests {
             ".env",
             ".env.local",
             "#.env#",
+            ".git/config",
+            "vendored/.git/logs/HEAD",
             ".#id_rsa",
             "env.bak",
             ".envbak",
