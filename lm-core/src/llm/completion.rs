@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
 use super::{ModelEvent, client::EventSink};
 use crate::conversation::Block;
 
@@ -141,7 +144,12 @@ impl Completion {
     }
 
     /// Adds a call as the model wrote it.
+    ///
+    /// An id that a provider would not take back, or that another call has, gives way to one of ours.
     pub(super) fn call(&mut self, id: Arc<str>, name: Arc<str>, arguments: String, emit: &mut EventSink<'_>) {
+        let is_taken =
+            self.blocks.iter().any(|block| matches!(block, Block::ToolUse { id: other, .. } if *other == id));
+        let id = if is_taken || !is_plain_id(&id) { format!("call_{:016x}", fastrand::u64(..)).into() } else { id };
         let input = match object_text(&arguments) {
             Ok(input) => {
                 emit(ModelEvent::ToolCall { id: &id, name: &name, input: &input });
@@ -175,6 +183,29 @@ impl Completion {
             _ => {}
         }
     }
+}
+
+/// The longest id of a call that is sent back as it came.
+const ID_MAX: usize = 128;
+
+fn is_plain_id(id: &str) -> bool {
+    (1..=ID_MAX).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':'))
+}
+
+/// A count of tokens as servers write it: a number, a number with a fraction, a text. Anything else is
+/// none, since an answer must not be lost over how it was counted.
+pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(whole)),
+        Value::String(text) => text.trim().parse::<f64>().ok().and_then(whole),
+        _ => None,
+    })
+}
+
+/// A count without its fraction; none for what is no count.
+fn whole(number: f64) -> Option<u64> {
+    (number.is_finite() && number >= 0.0).then_some(number as u64)
 }
 
 /// The arguments of a call as the text of a JSON object, or why they are none. Nothing at all and
@@ -214,6 +245,33 @@ mod tests {
         for bad in ["{\"a\":", "[1]", "7", "\"\\\"x\\\"\"", "{}{}", "not json"] {
             assert!(object_text(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn counts_of_every_form_are_read_or_unknown() {
+        let read = |json: &str| count(&mut serde_json::Deserializer::from_str(json)).unwrap();
+        for (json, expected) in [("12", Some(12)), ("12.5", Some(12)), ("\"12\"", Some(12)), ("1e30", Some(u64::MAX))] {
+            assert_eq!(read(json), expected, "{json}");
+        }
+        for json in ["-5", "null", "[]", "\"many\"", "{}"] {
+            assert_eq!(read(json), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn ids_that_nobody_would_take_back_are_replaced() {
+        let mut completion = Completion::empty();
+        for id in ["toolu_01", "toolu_01", "", "a b/ü", &"x".repeat(5_000)] {
+            completion.call(id.into(), "Read".into(), "{}".into(), &mut |_| {});
+        }
+        let ids: Vec<&str> = completion
+            .blocks
+            .iter()
+            .filter_map(|block| if let Block::ToolUse { id, .. } = block { Some(&**id) } else { None })
+            .collect();
+        assert_eq!(ids[0], "toolu_01");
+        assert!(ids[1..].iter().all(|id| id.starts_with("call_") && id.len() == 21), "{ids:?}");
+        assert!((1..5).all(|index| !ids[..index].contains(&ids[index])), "{ids:?}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::{
     llm::{
         Completion, ModelEvent, Stop, Usage,
         client::EventSink,
+        completion::count,
         http::{Decoder, Fault},
         sse::ServerSentEvent,
     },
@@ -44,16 +45,22 @@ pub(super) struct AnthropicDecoder {
 
 #[derive(Deserialize)]
 struct WireUsage {
+    #[serde(default, deserialize_with = "count")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
     cache_creation_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
     cache_read_input_tokens: Option<u64>,
     cache_creation: Option<CacheCreation>,
+    #[serde(default, deserialize_with = "count")]
     output_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
 struct CacheCreation {
+    #[serde(default, deserialize_with = "count")]
     ephemeral_5m_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
     ephemeral_1h_input_tokens: Option<u64>,
 }
 

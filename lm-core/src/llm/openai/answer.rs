@@ -12,6 +12,7 @@ use crate::{
     llm::{
         Completion, ModelEvent, Stop, Usage,
         client::EventSink,
+        completion::count,
         http::{Decoder, Fault},
         sse::ServerSentEvent,
     },
@@ -86,16 +87,21 @@ struct FunctionFragment {
 
 #[derive(Deserialize)]
 struct WireUsage {
+    #[serde(default, deserialize_with = "count")]
     prompt_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
     completion_tokens: Option<u64>,
     prompt_tokens_details: Option<PromptDetails>,
     /// DeepSeek's own name.
+    #[serde(default, deserialize_with = "count")]
     prompt_cache_hit_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
 struct PromptDetails {
+    #[serde(default, deserialize_with = "count")]
     cached_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
     cache_write_tokens: Option<u64>,
 }
 
