@@ -17,6 +17,9 @@ use crate::{
 /// Bytes that a token stands for where no tokenizer is asked.
 pub const BYTES_A_TOKEN: usize = 4;
 
+/// Bytes between two parts of an answer.
+const BLANK_LINE: usize = 2;
+
 /// Fewer lines of a place are not worth showing, unless it has no more.
 const LINES_MIN: usize = 4;
 
@@ -175,16 +178,16 @@ fn choose(places: &[Place], budget: usize) -> (Vec<Shown<'_>>, bool) {
         let mut block = render_place(place, &whole);
         // The first is shown however little fits; a line alone is bounded by the search.
         let least = if shown.is_empty() { 1 } else { LINES_MIN.min(whole.len()) };
-        while block.len() > left && lines > least {
+        while block.len() + BLANK_LINE > left && lines > least {
             // Halving the surplus gets there in few steps and never below what would fit by much.
-            let surplus = (block.len() - left).saturating_mul(lines) / block.len();
+            let surplus = (block.len() + BLANK_LINE - left).saturating_mul(lines) / block.len();
             lines = lines.saturating_sub(surplus.max(1)).max(least);
             block = render_place(place, &whole[..lines]);
         }
-        if block.len() > left && !shown.is_empty() {
+        if block.len() + BLANK_LINE > left && !shown.is_empty() {
             break;
         }
-        left = left.saturating_sub(block.len() + 2);
+        left = left.saturating_sub(block.len() + BLANK_LINE);
         let cut = lines < whole.len();
         let last_line = if cut { place.first_line + lines.max(1) - 1 } else { place.last_line };
         shown.push(Shown { place, last_line, block });
