@@ -7,6 +7,7 @@
 pub mod binaries;
 pub mod corpus;
 pub mod daemon;
+pub mod files;
 pub mod git;
 pub mod mcp_client;
 pub mod model_server;
@@ -19,6 +20,7 @@ pub mod scripted_daemon;
 pub mod terminal;
 pub mod wait;
 
+pub use files::files_below;
 pub use mcp_client::McpClient;
 pub use model_server::ModelServer;
 #[cfg(unix)]

@@ -11,10 +11,10 @@ use serde_json::{Value as Json, json};
 use super::{
     citations::{self, Citation},
     inquiry::Tally,
-    offline::{Timing, counted, grouped, note_line},
+    offline::{Timing, counted, grouped, milliseconds, note_line},
     printable::printable,
 };
-use crate::memory::log::Source;
+use crate::{llm::pricing::dollars, memory::log::Source};
 
 /// A place of the answer that holds.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -204,22 +204,16 @@ fn trailer(input: &Input<'_>) -> String {
     line
 }
 
-/// A price for people: enough digits to see a cheap question's.
+/// What a question cost, for people.
 #[must_use]
 pub fn price(tally: &Tally) -> String {
     if tally.requests == 0 {
         "$0".to_owned()
     } else if tally.unpriced {
         "price unknown".to_owned()
-    } else if tally.cost_usd < 0.1 {
-        format!("${:.4}", tally.cost_usd)
     } else {
-        format!("${:.2}", tally.cost_usd)
+        dollars(tally.cost_usd)
     }
-}
-
-fn milliseconds(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

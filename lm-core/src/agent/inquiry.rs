@@ -300,17 +300,14 @@ impl Running<'_, '_> {
                 self.was_empty = true;
                 continue;
             }
-            if !self.told_calls_are_not_text
-                && !self.told_to_answer
-                && printed_calls::is_printed_call(&text, self.inquiry.tool_specs)
-            {
+            if printed_calls::is_printed_call(&text, self.inquiry.tool_specs) {
+                if self.told_calls_are_not_text || self.told_to_answer {
+                    return Err(InquiryError::Empty);
+                }
                 self.told_calls_are_not_text = true;
                 self.fork.push(Message { role: Role::Assistant, blocks: completion.blocks });
                 self.fork.push(Message::user(prompts::CALLS_ARE_NOT_TEXT));
                 continue;
-            }
-            if printed_calls::is_printed_call(&text, self.inquiry.tool_specs) {
-                return Err(InquiryError::Empty);
             }
             if self.must_look_first() {
                 self.sent_back = true;

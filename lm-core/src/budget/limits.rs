@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::{day::Day, sum::Sum};
+use crate::llm::pricing::dollars;
 
 /// The most that may be spent in a day of UTC; 0 is no limit.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -86,18 +87,6 @@ pub fn price_note(model: &str, price_known: bool, limits: &Limits) -> Option<Str
          and price_output, in dollars per million tokens",
         dollars(limits.usd)
     ))
-}
-
-/// `$5.00`, `$0.0013`: small amounts keep two digits that say something.
-#[must_use]
-pub fn dollars(amount: f64) -> String {
-    if amount == 0.0 || amount >= 0.1 {
-        format!("${amount:.2}")
-    } else if amount >= 0.000_1 {
-        format!("${amount:.4}")
-    } else {
-        "under $0.0001".to_owned()
-    }
 }
 
 fn unpriced_text(spent: &Sum) -> String {

@@ -16,7 +16,6 @@ use super::{
     clock, doctor,
     provider_report::chosen_for_report,
     reports::{self, Subject},
-    spending_report::limits,
     status::{Ending, Status},
     trial::Trial,
 };
@@ -25,7 +24,7 @@ use crate::{
     budget::Budget,
     llm::pricing::PriceOverrides,
     settings::{Changed, Problem, Provider, SettingsStore, show},
-    workspace::{Clock, Progress, Question, Workspaces},
+    workspace::{Clock, Progress, Question, Workspaces, daily_limits},
 };
 
 /// While the file named by this variable exists, questions wait before they are answered; it is
@@ -278,7 +277,7 @@ impl Dispatcher {
             chosen,
             names_model,
             own_prices: provider::price_overrides(&resolved.settings) != PriceOverrides::default(),
-            limits: limits(&resolved.settings),
+            limits: daily_limits(&resolved.settings),
             today: self.budget.spent((self.clock)()).today,
         };
         Ok(trial.run(self.workspaces.transport(), cancel).await)

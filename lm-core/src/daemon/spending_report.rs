@@ -5,8 +5,9 @@ use serde_json::{Value as Json, json};
 use super::reports::Subject;
 use crate::{
     agent::{offline::counted, provider::ChosenModel},
-    budget::{Limits, Spent, Sum, limits::dollars, price_note},
-    settings::Settings,
+    budget::{Spent, Sum, price_note},
+    llm::pricing::dollars,
+    workspace::daily_limits,
 };
 
 /// Workspaces that are listed in the text; the JSON has all of them.
@@ -14,16 +15,10 @@ const WORKSPACES_LISTED: usize = 5;
 /// Models that are named in the text.
 const MODELS_NAMED: usize = 3;
 
-/// The limits that a person set.
-#[must_use]
-pub(super) fn limits(settings: &Settings) -> Limits {
-    Limits { usd: settings.daily_budget_usd, tokens: settings.daily_budget_tokens }
-}
-
 /// What was spent, in paragraphs: the sums, then what is to be said about them.
 pub(super) fn text(subject: &Subject<'_>) -> Vec<String> {
     let spent = subject.spent;
-    let limits = limits(&subject.resolved.settings);
+    let limits = daily_limits(&subject.resolved.settings);
     let mut paragraphs = vec![match spent.total.requests {
         0 => format!("nothing yet; the daily budget is {}", limits.text()),
         _ => format!(
@@ -70,13 +65,13 @@ pub(super) fn summary(subject: &Subject<'_>) -> String {
     format!(
         "{} spent today, of a daily budget of {}",
         dollars(subject.spent.today.usd()),
-        limits(&subject.resolved.settings).text()
+        daily_limits(&subject.resolved.settings).text()
     )
 }
 
 /// What keeps the budget from meaning what it says, and whether it is used up.
 pub(super) fn notes(subject: &Subject<'_>) -> Vec<String> {
-    let limits = limits(&subject.resolved.settings);
+    let limits = daily_limits(&subject.resolved.settings);
     let mut notes = Vec::new();
     if let Some(chosen) = chosen(subject) {
         notes.extend(price_note(&chosen.model, chosen.prices.is_some(), &limits));
@@ -87,7 +82,7 @@ pub(super) fn notes(subject: &Subject<'_>) -> Vec<String> {
 }
 
 fn reached(subject: &Subject<'_>) -> Option<String> {
-    let limits = limits(&subject.resolved.settings);
+    let limits = daily_limits(&subject.resolved.settings);
     limits.check(&subject.spent.today, subject.now).err().map(|reached| reached.to_string())
 }
 
@@ -98,7 +93,7 @@ fn chosen<'a>(subject: &Subject<'a>) -> Option<&'a ChosenModel> {
 /// The same for programs.
 pub(super) fn json(subject: &Subject<'_>) -> Json {
     let Spent { day, today, total, by_workspace, other_workspaces, unpriced_models, damaged, .. } = subject.spent;
-    let limits = limits(&subject.resolved.settings);
+    let limits = daily_limits(&subject.resolved.settings);
     let limit = |is_set: bool, limit: Json| if is_set { limit } else { Json::Null };
     json!({
         "day": day.to_string(),

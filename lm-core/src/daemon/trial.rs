@@ -11,8 +11,11 @@ use tokio_util::sync::CancellationToken;
 use super::reports::labelled;
 use crate::{
     agent::provider::ChosenModel,
-    budget::{Limits, Sum, limits::dollars, price_note},
-    llm::{self, CallControl, ModelError, Transport, Usage, pricing},
+    budget::{Limits, Sum, price_note},
+    llm::{
+        self, CallControl, ModelError, Transport, Usage,
+        pricing::{self, dollars},
+    },
     settings::show::shortened,
 };
 

@@ -14,7 +14,8 @@ pub struct Excluded(Option<Arc<Locations>>);
 #[derive(Debug)]
 struct Locations {
     paths: Vec<PathBuf>,
-    globs: GlobSet,
+    /// None where they cannot be told: then everything is excluded, since the person meant something.
+    globs: Option<GlobSet>,
 }
 
 impl Excluded {
@@ -37,13 +38,15 @@ impl Excluded {
             }
         }
         let paths = patterns.iter().filter_map(|pattern| resolved(Path::new(pattern))).collect();
-        Self(Some(Arc::new(Locations { paths, globs: globs.build().unwrap_or_else(|_| GlobSet::empty()) })))
+        Self(Some(Arc::new(Locations { paths, globs: globs.build().ok() })))
     }
 
     /// Whether an absolute path is such a location; not whether it lies in one.
-    pub(super) fn names(&self, path: &Path) -> bool {
+    #[must_use]
+    pub fn names(&self, path: &Path) -> bool {
         let Some(locations) = &self.0 else { return false };
-        locations.paths.iter().any(|excluded| path == excluded) || locations.globs.is_match(path)
+        let is_match = || locations.globs.as_ref().is_none_or(|globs| globs.is_match(path));
+        locations.paths.iter().any(|excluded| path == excluded) || is_match()
     }
 
     /// Whether nothing is excluded.

@@ -219,6 +219,18 @@ impl Prices {
     }
 }
 
+/// `$5.00`, `$0.0013`: small amounts keep two digits that say something.
+#[must_use]
+pub fn dollars(amount: f64) -> String {
+    if amount == 0.0 || amount >= 0.1 {
+        format!("${amount:.2}")
+    } else if amount >= 0.000_1 {
+        format!("${amount:.4}")
+    } else {
+        "under $0.0001".to_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

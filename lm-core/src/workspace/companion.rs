@@ -125,7 +125,7 @@ impl Companion {
             tokio::task::spawn_blocking(move || directory_tree(&files, tree_characters, deadline, &cancel)).await;
         let tree = listing.map_err(|error| format!("listing the workspace broke off: {error}"))??;
         let name = self.root.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let system: Arc<str> = prompts::system(&name, &tree.text).into();
+        let system: Arc<str> = prompts::system(&name, &tree.text, tree.complete).into();
         let floor = chosen.window as f64 * settings.compaction_floor;
 
         let mut state = self.lock();
@@ -165,10 +165,12 @@ impl Companion {
         known.unwrap_or_else(|| TokenEstimate::of_model(&chosen.model))
     }
 
-    /// Keeps what a question's fork said, unless the conversation it belongs to has ended.
-    pub(super) fn commit(&self, fork: Fork, retain: Retain, sources: BTreeSet<Source>) {
+    /// Keeps what a fork of the conversation called `name` said. Where another one has begun meanwhile,
+    /// with another model perhaps, question and answer are kept in that: tool rounds belong to their own.
+    pub(super) fn commit(&self, name: &str, fork: Fork, retain: Retain, sources: BTreeSet<Source>) {
         let mut state = self.lock();
         let Some(current) = &mut state.current else { return };
+        let retain = if *current.name == *name { retain } else { Retain::None };
         match current.log.commit(fork, retain, sources.into_iter().collect()) {
             Some(commit) => tracing::debug!(?commit, "an answer was kept"),
             None => tracing::error!("a conversation without an answer was not kept"),

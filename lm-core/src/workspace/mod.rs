@@ -76,7 +76,7 @@ pub type Progress = Arc<dyn Fn(String) + Send + Sync>;
 /// What of the time left is kept for rendering and the way back.
 const RESERVE: Duration = Duration::from_millis(500);
 
-/// What of the time left the search for places may take where a model has not answered in time.
+/// How long the search for places may take where a model has used up all the time there was.
 const FALLBACK: Duration = Duration::from_secs(3);
 
 /// All workspaces that were asked about since the daemon started.
@@ -190,8 +190,7 @@ impl Workspaces {
 
     async fn by_model(&self, turn: &Turn, chosen: &ChosenModel) -> Result<Answer, Unanswered> {
         let transport = self.transport()?;
-        let settings = &turn.question.settings;
-        let limits = DailyLimits { usd: settings.daily_budget_usd, tokens: settings.daily_budget_tokens };
+        let limits = daily_limits(&turn.question.settings);
         let may_spend = || self.budget.check(&limits, (self.clock)());
         may_spend().map_err(|reached| reached.to_string())?;
         let root = turn.workspace.root.path.display().to_string();
@@ -228,7 +227,7 @@ impl Workspaces {
             })?;
             let path = root.path.clone();
             let workspace = registry.get(root).map_err(|source| RootError::Unreadable { path, source })?;
-            Ok((workspace, root::excluded(&settings)))
+            Ok((workspace, root::excluded(&settings.exclude)))
         });
         match tokio::time::timeout_at(due.into(), open).await {
             Ok(Ok(opened)) => opened.map_err(|error: RootError| invalid(error.to_string())),
@@ -264,6 +263,12 @@ impl Workspaces {
     pub fn find_root(&self, directory: &std::path::Path, settings: &Settings) -> Result<root::Root, RootError> {
         root::find(directory, RootRules::new(settings, self.home.as_deref()))
     }
+}
+
+/// The most that a person wants to spend in a day.
+#[must_use]
+pub fn daily_limits(settings: &Settings) -> DailyLimits {
+    DailyLimits { usd: settings.daily_budget_usd, tokens: settings.daily_budget_tokens }
 }
 
 /// A question whose turn has come.

@@ -88,7 +88,7 @@ impl ModelQuestion<'_> {
             let opened = companion.fork(self.chosen, &self.question.settings, &files, self.due, self.cancel).await?;
             let name = Arc::clone(&opened.name);
             match self.inquire(&*client, &tools, opened).await {
-                Ok((answered, searched)) => return self.finish(&files, answered, taken, searched).await,
+                Ok((answered, searched)) => return self.finish(&files, &name, answered, taken, searched).await,
                 // What was kept does not fit: with less of it the question may.
                 Err(Failed { error: InquiryError::Model(ModelError::ContextExceeded(_)), tally }) if may_shed => {
                     tracing::warn!("the conversation did not fit into the model's window");
@@ -172,6 +172,7 @@ impl ModelQuestion<'_> {
     async fn finish(
         &self,
         files: &Arc<WorkspaceFiles>,
+        name: &str,
         answered: Answered,
         taken: Tally,
         searched: Duration,
@@ -179,7 +180,7 @@ impl ModelQuestion<'_> {
         let Answered { text, truncated, fork, sources, tally, estimate } = answered;
         let retain = if self.question.settings.retain_exploration { Retain::All } else { Retain::None };
         let companion = &self.workspace.companion;
-        companion.commit(fork, retain, sources.clone());
+        companion.commit(name, fork, retain, sources.clone());
         companion.learned(self.chosen, estimate, self.fill(&tally));
         let cut = truncated.then_some(Cut::Length(self.question.max_answer_tokens));
         self.render(files, &text, cut, &sources, taken.plus(&tally), searched).await

@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use globset::GlobBuilder;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
@@ -178,27 +177,16 @@ fn too_wide(path: &Path, home: Option<&Path>) -> Option<&'static str> {
 
 /// The places that the setting `exclude` names. May block on the file system.
 #[must_use]
-pub fn excluded(settings: &Settings) -> Excluded {
-    Excluded::new(&settings.exclude, |pattern| canonical(pattern).ok())
+pub fn excluded(patterns: &[String]) -> Excluded {
+    Excluded::new(patterns, |pattern| canonical(pattern).ok())
 }
 
 /// Refuses what a pattern of the setting matches, itself or anything above it.
 fn check_excluded(paths: &[&Path], rules: RootRules<'_>) -> Result<(), RootError> {
     for pattern in rules.exclude {
-        // What is not a glob may be named through a link.
-        let literal = canonical(Path::new(pattern)).ok();
-        let glob = GlobBuilder::new(pattern.trim_end_matches(['/', '\\']))
-            .literal_separator(true)
-            .case_insensitive(cfg!(any(windows, target_os = "macos")))
-            .build()
-            .ok()
-            .map(|glob| glob.compile_matcher());
-        for path in paths {
-            let named = literal.as_ref().is_some_and(|literal| path.starts_with(literal));
-            let matched = || glob.as_ref().is_some_and(|glob| path.ancestors().any(|above| glob.is_match(above)));
-            if named || matched() {
-                return Err(RootError::Excluded { path: (*path).to_owned(), pattern: pattern.clone() });
-            }
+        let excluded = excluded(std::slice::from_ref(pattern));
+        if let Some(path) = paths.iter().find(|path| path.ancestors().any(|above| excluded.names(above))) {
+            return Err(RootError::Excluded { path: path.to_path_buf(), pattern: pattern.clone() });
         }
     }
     Ok(())

@@ -137,6 +137,35 @@ fn another_model_begins_anew_and_knows_what_was_answered() {
 }
 
 #[test]
+fn an_answer_that_comes_after_the_model_was_changed_is_kept_without_its_tool_rounds() {
+    let place = Place::with(&[SERVER]);
+    let gate = Gate::default();
+    let held = gate.clone();
+    let server = ModelServer::start(move |request: &SeenRequest| {
+        if request.model != "claude-haiku-5-5" {
+            return Turn::text("from the second model");
+        }
+        if request.holds("the_default_port") {
+            Turn::text("from the first model").gated(&held)
+        } else {
+            Turn::calls([("Read", json!({ "file_path": "src/server.rs" }))])
+        }
+    });
+    let without_guard = json!({ "force_explore_when_cold": false });
+    place.choose(&server, BOTH[0], without_guard.clone());
+    let slow = place.command("a slow question").stdout(Stdio::piped()).spawn().unwrap();
+    wait_until("the answer of the first model", || (gate.waiting() == 1).then_some(()));
+    place.choose(&server, BOTH[0], json!({ "force_explore_when_cold": false, "model": "claude-haiku-4-5" }));
+    place.ask("a quick question");
+    gate.open();
+    assert_eq!(text(&answer_in(&slow.wait_with_output().unwrap())), "from the first model\n");
+    place.ask("and now?");
+    let last = server.requests().pop().unwrap();
+    assert!(last.holds("a slow question") && last.holds("from the first model"), "the answer was lost");
+    assert!(last.holds("from the second model") && !last.holds("the_default_port"), "{}", last.raw);
+}
+
+#[test]
 fn a_full_window_begins_anew_with_the_newest_answers() {
     let place = Place::with(&[SERVER]);
     place.write("big.txt", &"a line of a big file, to be read in full\n".repeat(400));

@@ -5,6 +5,7 @@ use std::fs;
 use lm_tests::{
     ModelServer,
     daemon::texts,
+    files_below,
     model_server::{Script, SeenRequest, Turn},
 };
 use serde_json::json;
@@ -144,16 +145,4 @@ fn what_bears_secrets_is_never_sent_and_the_key_is_nowhere_but_in_its_file() {
         let (stdout, stderr) = texts(&place.sandbox.shim(&report).current_dir(&place.root).output().unwrap());
         assert!(!stdout.contains("canary") && !stderr.contains("canary"), "{report:?}: {stdout}{stderr}");
     }
-}
-
-fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).unwrap().flatten() {
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => found.extend(files_below(&entry.path())),
-            Ok(kind) if kind.is_file() => found.push(entry.path()),
-            _ => {}
-        }
-    }
-    found
 }

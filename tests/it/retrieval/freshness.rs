@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lm_tests::{McpClient, daemon, run, wait_until};
+use lm_tests::{McpClient, daemon, files_below, run, wait_until};
 use serde_json::json;
 
 use super::{Tree, assert_absent, paths};
@@ -155,16 +155,4 @@ fn an_empty_directory_is_said_to_be_empty() {
         assert_eq!((&answer["search"]["verdict"], &answer["search"]["files"]), (&json!("nothing"), &json!(0)));
         assert!(answer["answer"].as_str().unwrap().contains("no text files"), "{answer}");
     }
-}
-
-fn files_below(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).unwrap().flatten() {
-        if entry.path().is_dir() {
-            found.extend(files_below(&entry.path()));
-        } else {
-            found.push(entry.path());
-        }
-    }
-    found
 }

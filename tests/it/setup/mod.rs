@@ -8,13 +8,13 @@ mod scripted;
 use std::{
     fs,
     io::Write,
-    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
 use lm_tests::{
     ModelServer, Sandbox,
     daemon::{texts, workspace},
+    files_below,
     model_server::{Script, SeenRequest, ServerOptions, Turn},
 };
 use serde_json::Value;
@@ -78,16 +78,4 @@ fn assert_key_is_nowhere(sandbox: &Sandbox, outputs: &[&Output]) {
         let holds = bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes());
         assert!(!holds || file == sandbox.data().config_file(), "{}", file.display());
     }
-}
-
-fn files_below(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).unwrap().flatten() {
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => found.extend(files_below(&entry.path())),
-            Ok(kind) if kind.is_file() => found.push(entry.path()),
-            _ => {}
-        }
-    }
-    found
 }

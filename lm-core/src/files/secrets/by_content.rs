@@ -270,8 +270,8 @@ fn tells_algorithm(head: &str) -> bool {
     ["ImFsZyI6", "JhbGciO", "iYWxnIj"].iter().any(|encoded| head.contains(encoded))
 }
 
-/// `AKIAXXXXXXXXXXXXXXXX`, `sk-000…`, `AKIAIOSFODNN7EXAMPLE`: shapes that documentation uses. A real
-/// token is random, and a random one has many different characters.
+/// Shapes that documentation uses: `AKIAIOSFODNN7EXAMPLE`, `sk-000…`, one letter repeated. A real token
+/// is random, and a random one has many different characters.
 fn is_placeholder(token: &str) -> bool {
     let body = token.get(4..).unwrap_or_default();
     let lower = body.to_lowercase();
