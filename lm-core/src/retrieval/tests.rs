@@ -515,6 +515,8 @@ fn many_updates_later_the_index_is_that_of_the_files() {
         ("where is added_21?", Some("added/number_21.rs")),
         ("where is the UploadLimiter?", Some("src/upload.rs")),
     ] {
+        // A search that meets an update is made live.
+        settle(&retriever);
         let outcome = ask(&retriever, question);
         assert_eq!(outcome.how, How::Indexed { complete: true }, "{question} {:?}", retriever.status());
         assert_eq!(outcome.places.first().map(|place| place.path.as_str()), expected, "{question}");
