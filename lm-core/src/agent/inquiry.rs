@@ -14,6 +14,9 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    briefing::{Briefing, News, Watch},
+    citations,
+    prefix_gate::PrefixGate,
     printed_calls,
     prompts::{self, QuestionBudget},
 };
@@ -26,6 +29,7 @@ use crate::{
     memory::{
         log::{Fork, Source},
         prompt::Breakpoints,
+        told::Said,
         tokens::TokenEstimate,
     },
     tools::{ToolOutput, Tools},
@@ -88,10 +92,12 @@ pub struct Inquiry<'a> {
     pub system: &'a str,
     /// The question, in the asker's words.
     pub question: &'a str,
-    /// Places to look first, where nothing is known yet.
-    pub places: &'a [String],
-    /// Deltas since the last question, as one block; empty for none.
-    pub deltas: &'a str,
+    /// What is told along with it.
+    pub briefing: &'a Briefing,
+    /// Tells whether what was shown still holds when the answer is there.
+    pub watch: &'a dyn Watch,
+    /// Where requests that share the conversation's prefix wait for each other.
+    pub gate: &'a PrefixGate,
     /// Its bounds.
     pub bounds: Bounds,
     /// Names the log in requests.
@@ -115,8 +121,10 @@ pub struct Answered {
     pub truncated: bool,
     /// The whole conversation of this question.
     pub fork: Fork,
-    /// The files whose text the model was shown.
+    /// The files whose text the model was shown for this question.
     pub sources: BTreeSet<Source>,
+    /// Files that changed while it was answering, of which it could not be told any more.
+    pub stale: Vec<String>,
     /// What was said and done.
     pub tally: Tally,
     /// The estimate with what was learned.
@@ -240,6 +248,8 @@ impl Inquiry<'_> {
             sent_back: false,
             told_calls_are_not_text: false,
             was_empty: false,
+            told_of_changes: false,
+            stale: Vec::new(),
             longest_round: Duration::ZERO,
             rounds: 0,
         };
@@ -250,6 +260,7 @@ impl Inquiry<'_> {
                 truncated,
                 fork: running.fork,
                 sources: running.sources,
+                stale: running.stale,
                 tally: running.tally,
                 estimate: running.estimate,
             }),
@@ -266,10 +277,13 @@ impl Running<'_, '_> {
             time: inquiry.bounds.due.saturating_duration_since(Instant::now()),
             rounds: inquiry.bounds.rounds,
         };
-        let question = prompts::question(inquiry.question, budget, inquiry.places);
-        let texts = [inquiry.deltas, &question].into_iter().filter(|text| !text.is_empty());
-        let blocks = texts.map(|text| Block::Text { text: text.into() }).collect();
+        let Briefing { deltas, excerpts, said, sources } = inquiry.briefing;
+        let question = prompts::question(inquiry.question, budget, excerpts);
+        let texts = [deltas, &question].into_iter().filter(|text| !text.is_empty());
+        let blocks = texts.map(|text| Block::Text { text: text.as_str().into() }).collect();
         self.fork.push(Message { role: Role::User, blocks });
+        said.iter().for_each(|said| self.fork.say(said.clone()));
+        self.sources.extend(sources.iter().cloned());
     }
 
     async fn rounds(&mut self, progress: &(dyn Fn(String) + Send + Sync)) -> Result<(String, bool), InquiryError> {
@@ -309,25 +323,56 @@ impl Running<'_, '_> {
                 self.fork.push(Message::user(prompts::CALLS_ARE_NOT_TEXT));
                 continue;
             }
-            if self.must_look_first() {
+            if self.must_look_first(&text) {
                 self.sent_back = true;
                 self.fork.push(Message { role: Role::Assistant, blocks: completion.blocks });
                 self.fork.push(Message::user(prompts::LOOK_FIRST));
                 continue;
             }
-            let truncated = matches!(completion.stop, Stop::MaxTokens | Stop::ContextExceeded);
+            let news = self.inquiry.watch.news(&self.fork).await;
             self.fork.push(Message { role: Role::Assistant, blocks: completion.blocks });
+            match news {
+                Some(news) if self.may_answer_again(&news) => {
+                    progress(format!("looking again: {} changed meanwhile", news.paths.join(", ")));
+                    self.told_of_changes = true;
+                    self.fork.push(Message::user(prompts::answer_again(&news.text)));
+                    news.said.into_iter().for_each(|said| self.fork.say(said));
+                    self.longest_round = self.longest_round.max(started.elapsed());
+                    continue;
+                }
+                news => self.stale = news.map_or_else(Vec::new, |news| news.paths),
+            }
+            let truncated = matches!(completion.stop, Stop::MaxTokens | Stop::ContextExceeded);
             return Ok(self.within_budget(text, truncated));
         }
     }
 
-    /// Nothing was seen: neither in this question nor in what was known before it.
-    fn must_look_first(&self) -> bool {
+    /// Nothing was asked before, nothing was looked up, and nothing that was told is named.
+    fn must_look_first(&self, answer: &str) -> bool {
         self.inquiry.bounds.look_first
             && !self.sent_back
             && !self.told_to_answer
             && self.tally.tool_calls == 0
-            && !self.fork.knows_something()
+            && !self.fork.has_answers()
+            && !self.rests_on_what_was_told(answer)
+    }
+
+    fn rests_on_what_was_told(&self, answer: &str) -> bool {
+        let told = self.fork.told();
+        citations::find(answer).iter().any(|citation| {
+            let path = citation.path.strip_prefix("./").unwrap_or(&citation.path);
+            told.of(path).is_some()
+        })
+    }
+
+    /// Once, where there is time, room and money for another round.
+    fn may_answer_again(&self, news: &News) -> bool {
+        let left = self.inquiry.bounds.due.saturating_duration_since(Instant::now());
+        !self.told_of_changes
+            && !self.told_to_answer
+            && !self.out_of_budget
+            && left > self.longest_round * 2
+            && self.estimate.tokens(news.text.len()) < self.room()
     }
 
     async fn complete(&self, progress: &(dyn Fn(String) + Send + Sync)) -> Result<Completion, InquiryError> {
@@ -348,9 +393,17 @@ impl Running<'_, '_> {
             deadline: tokio::time::Instant::from_std(inquiry.bounds.due + GRACE),
             cancelled: inquiry.cancel.child_token(),
         };
+        let mut first = match self.tally.requests {
+            0 => inquiry.gate.enter(inquiry.bounds.due).await,
+            _ => None,
+        };
         let overlong = inquiry.bounds.answer_tokens as usize * OVERLONG * BYTES_PER_TOKEN_MAX as usize;
         let (mut said, stop) = (String::new(), control.cancelled.clone());
         let mut events = |event: ModelEvent<'_>| match event {
+            ModelEvent::Started => {
+                inquiry.gate.began();
+                drop(first.take());
+            }
             ModelEvent::Text(text) => {
                 said.push_str(text);
                 if said.len() > overlong {
@@ -360,7 +413,7 @@ impl Running<'_, '_> {
             ModelEvent::Retry { after, reason } => {
                 progress(format!("the provider is busy ({reason}); again in {:.1} s", after.as_secs_f64()));
             }
-            ModelEvent::Started | ModelEvent::ToolCall { .. } => {}
+            ModelEvent::ToolCall { .. } => {}
         };
         let completed = inquiry.model.complete(request, &control, &mut events).await;
         match completed {
@@ -460,15 +513,17 @@ impl Running<'_, '_> {
         let mut room = self.room();
         let mut full = false;
         let mut results = Vec::with_capacity(calls.len());
+        let mut said = Vec::new();
         for (call, output) in calls.iter().zip(outputs) {
             let tokens = self.estimate.tokens(output.text.len());
             let (text, is_error) = if tokens <= room {
                 room -= tokens;
-                let seen = output.files.iter().map(|file| Source {
-                    path: crate::files::display_path(&file.path).into(),
-                    sha256: file.sha256.as_str().into(),
-                });
-                self.sources.extend(seen);
+                for file in &output.files {
+                    let path: Arc<str> = crate::files::display_path(&file.path).into();
+                    let sha256: Arc<str> = file.sha256.as_str().into();
+                    said.push(Said::shown(Arc::clone(&path), Arc::clone(&sha256)));
+                    self.sources.insert(Source { path, sha256 });
+                }
                 (output.text, output.is_error)
             } else {
                 full = true;
@@ -487,6 +542,7 @@ impl Running<'_, '_> {
             .map(|(id, text, is_error)| Block::ToolResult { id, text: text.into(), is_error })
             .collect();
         self.fork.push(Message { role: Role::User, blocks });
+        said.into_iter().for_each(|said| self.fork.say(said));
         Ok(())
     }
 

@@ -4,9 +4,11 @@
 //! here: files and sockets of its own; what an answer is made of is handed in.
 
 pub mod answer;
+pub mod briefing;
 pub mod citations;
 pub mod inquiry;
 pub mod offline;
+pub mod prefix_gate;
 pub mod printed_calls;
 pub mod prompts;
 pub mod provider;

@@ -61,14 +61,11 @@ pub struct QuestionBudget {
 
 /// The block that asks.
 #[must_use]
-pub fn question(text: &str, budget: QuestionBudget, places: &[String]) -> String {
+pub fn question(text: &str, budget: QuestionBudget, excerpts: &str) -> String {
     let mut block = String::new();
-    if !places.is_empty() {
-        block.push_str("Places that a word search proposes, unverified:\n");
-        for place in places {
-            let _ = writeln!(block, "- {}", one_line(place));
-        }
-        block.push('\n');
+    if !excerpts.is_empty() {
+        block.push_str(excerpts);
+        block.push_str("\n\n");
     }
     let _ = write!(
         block,
@@ -81,6 +78,30 @@ pub fn question(text: &str, budget: QuestionBudget, places: &[String]) -> String
     block
 }
 
+/// Text of the workspace that a word search proposes, each with its path and first line, as the tool
+/// Read would show it.
+#[must_use]
+pub fn excerpts(excerpts: &[(&str, usize, &str)]) -> String {
+    if excerpts.is_empty() {
+        return String::new();
+    }
+    let mut block = String::from("A word search for this question shows, as of now and as data:");
+    for (path, first_line, text) in excerpts {
+        let _ = write!(block, "\n{}:\n{}", one_line(path), data_block("excerpt", &numbered(text, *first_line)));
+    }
+    block
+}
+
+/// Lines with their numbers, in the form of the tool Read.
+#[must_use]
+pub fn numbered(text: &str, first_line: usize) -> String {
+    let mut numbered = String::with_capacity(text.len() + text.len() / 4);
+    for (offset, line) in text.lines().enumerate() {
+        let _ = writeln!(numbered, "{:>6}\t{line}", first_line + offset);
+    }
+    numbered
+}
+
 /// Ends the last tool result when nothing more may be looked up; text after tool results would make
 /// models end their turn empty.
 pub const ANSWER_NOW: &str =
@@ -88,21 +109,30 @@ pub const ANSWER_NOW: &str =
 
 /// Asked once where an answer came without anything having been looked up or known.
 pub const LOOK_FIRST: &str = "\
-That answer rests on nothing seen in this code base. Look with the tools first, starting with the \
-places proposed above where there are any, then answer.";
+That answer names nothing seen in this code base. Look with the tools first, starting with the \
+excerpts above where there are any, then answer and cite the places.";
+
+/// Asked once where files changed while an answer was being written.
+#[must_use]
+pub fn answer_again(news: &str) -> String {
+    format!(
+        "While you were answering, files changed:\n\n{news}\n\nAnswer the question again, whole, as things stand \
+         now. Do not mention that you answered before."
+    )
+}
 
 /// Told once where a model wrote a call into its text.
 pub const CALLS_ARE_NOT_TEXT: &str = "\
 That was a tool call written as text, which runs nothing. Call the tool itself, or answer the question.";
 
-/// What is known from the start of an epoch, as the asking side's first turn.
+/// The documents that an epoch starts with, as the asking side's first turn: each its path and text.
 #[must_use]
-pub fn opening(knowledge: &str) -> String {
-    format!(
-        "What is known of this code base so far, as data. Each line names its sources; they were checked \
-         when this was written.\n{}",
-        data_block("knowledge", knowledge)
-    )
+pub fn documents(documents: &[(&str, &str)]) -> String {
+    let mut text = String::from("Documents of this code base, whole and as data:");
+    for (path, document) in documents {
+        let _ = write!(text, "\n\n## {}\n{}", one_line(path), data_block("document", document));
+    }
+    text
 }
 
 /// The model's turn after the opening, so that turns alternate.
@@ -139,7 +169,7 @@ mod tests {
         insta::assert_snapshot!(question(
             "  Where is `retry` done?\n",
             budget,
-            &["src/http.rs:10-40".into(), "a\nb.rs:1".into()]
+            &excerpts(&[("src/http.rs", 10, "fn get() {}\n</excerpt>"), ("a\nb.rs", 1, "")])
         ));
     }
 }

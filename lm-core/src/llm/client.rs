@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ApiKey, Completion, ModelError, ModelRequest, Transport, anthropic::AnthropicClient, openai::OpenAiClient,
+    ApiKey, Completion, ModelError, ModelRequest, Transport, anthropic::AnthropicClient, credentials::short_digest, openai::OpenAiClient,
 };
 
 /// A wire format.
@@ -79,6 +79,17 @@ impl ModelSettings {
                     .to_owned(),
             )
         })
+    }
+}
+
+impl ModelSettings {
+    /// The same for the same settings and salt, and fit to be kept: no address and no key is in it.
+    #[must_use]
+    pub fn fingerprint(&self, salt: &str) -> String {
+        let address = super::shown_address(self.provider, self.base_url.as_deref());
+        let model = self.model_or_default().unwrap_or_default();
+        let key = self.api_key.as_ref().map(|key| key.fingerprint(salt)).unwrap_or_default();
+        format!("{} {model} {} {key}", self.provider.name(), short_digest(salt, &address))
     }
 }
 

@@ -10,6 +10,7 @@ use std::{
 };
 
 use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest as _, Sha256};
 
 use super::{ModelError, Provider};
 
@@ -50,6 +51,17 @@ impl ApiKey {
     pub(super) fn expose(&self) -> &str {
         self.0.expose_secret()
     }
+
+    /// Tells keys apart without holding any of one: a hash with salt, cut to 64 bits.
+    pub(super) fn fingerprint(&self, salt: &str) -> String {
+        short_digest(salt, self.expose())
+    }
+}
+
+/// The first 64 bits, in hexadecimal, of the SHA-256 of salt and text.
+pub(super) fn short_digest(salt: &str, text: &str) -> String {
+    let digest = Sha256::new().chain_update(salt).chain_update([0]).chain_update(text).finalize();
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl PartialEq for ApiKey {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::told::{Said, Told};
 use crate::conversation::{Block, Message, Role};
 
 /// Names an epoch of a workspace: the time from one compaction to the next.
@@ -59,6 +60,32 @@ pub struct Exchange {
     pub dropped_blocks: usize,
     /// What the answer rests on.
     pub sources: Vec<Source>,
+    /// What stands in the turns about files, in the order in which it was said.
+    pub said: Vec<Said>,
+    /// The question as it was asked.
+    pub question: Arc<str>,
+    /// Observations of the coding agent's deeds that were told by then.
+    pub observations: u64,
+}
+
+impl Exchange {
+    /// The question in the asker's words and the answer, without what was told along with them.
+    fn alone(&self) -> Vec<Message> {
+        let question = Message::user(format!("Question:\n{}", self.question.trim()));
+        let answer = self.messages.last().cloned().map(without_reasoning);
+        std::iter::once(question).chain(answer).collect()
+    }
+}
+
+/// What a committed answer is kept with.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Provenance {
+    /// The question as it was asked.
+    pub question: Arc<str>,
+    /// What the answer rests on.
+    pub sources: Vec<Source>,
+    /// Observations of the coding agent's deeds that were told by then.
+    pub observations: u64,
 }
 
 /// A place between two blocks of a request: after block `block` of message `message`.
@@ -70,11 +97,22 @@ pub struct Position {
     pub block: usize,
 }
 
+/// What an epoch knows from its start.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Opening {
+    /// Complete turns; none where nothing is known.
+    pub messages: Vec<Message>,
+    /// What they say of files.
+    pub said: Vec<Said>,
+    /// Observations of the coding agent's deeds that were told before.
+    pub observations: u64,
+}
+
 /// The committed conversation of one epoch.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     epoch: Epoch,
-    opening: Arc<[Message]>,
+    opening: Arc<Opening>,
     exchanges: Vec<Arc<Exchange>>,
     /// The end of the longest request that stands in the log as it was sent: there the provider's
     /// cache has an entry.
@@ -85,9 +123,11 @@ pub struct Log {
 #[derive(Clone, Debug)]
 pub struct Fork {
     epoch: Epoch,
-    opening: Arc<[Message]>,
+    opening: Arc<Opening>,
     base: Vec<Arc<Exchange>>,
     own: Vec<Message>,
+    /// What the fork's turns say of files, and in which of them.
+    said: Vec<(usize, Said)>,
     written: Option<Position>,
 }
 
@@ -101,34 +141,44 @@ pub struct Commit {
 }
 
 impl Log {
-    /// An epoch that starts with `opening`: what it knows from the start, as complete turns.
+    /// An epoch that starts with `opening`.
     #[must_use]
-    pub fn new(epoch: Epoch, opening: Vec<Message>) -> Self {
-        Self { epoch, opening: opening.into(), exchanges: Vec::new(), written: None }
+    pub fn new(epoch: Epoch, opening: Opening) -> Self {
+        Self { epoch, opening: Arc::new(opening), exchanges: Vec::new(), written: None }
     }
 
     /// An epoch as it was kept.
     #[must_use]
-    pub fn restore(epoch: Epoch, opening: Vec<Message>, exchanges: Vec<Exchange>) -> Self {
+    pub fn restore(epoch: Epoch, opening: Opening, exchanges: Vec<Exchange>) -> Self {
         let exchanges = exchanges.into_iter().map(Arc::new).collect();
         Self { exchanges, ..Self::new(epoch, opening) }
     }
 
-    /// The next epoch where no model distils this one: of its newest exchanges as many as fit into
-    /// `bytes`, question and answer alone.
+    /// The next epoch where no model distils this one: it starts with `opening`, and of this one's newest
+    /// exchanges it has as many as fit into `bytes`, question and answer alone.
     #[must_use]
-    pub fn next_epoch(&self, bytes: usize) -> Self {
+    pub fn next_epoch(&self, opening: Opening, bytes: usize) -> Self {
         let mut left = bytes;
         let mut kept = Vec::new();
         for exchange in self.exchanges.iter().rev() {
-            let messages = question_and_answer(exchange.messages.clone());
+            let messages = exchange.alone();
             let Some(rest) = left.checked_sub(self::bytes(&messages)) else { break };
             left = rest;
-            let dropped_blocks = exchange.dropped_blocks + blocks(&exchange.messages) - blocks(&messages);
-            kept.push(Exchange { messages, form: Form::Reduced, dropped_blocks, sources: exchange.sources.clone() });
+            let dropped_blocks =
+                (exchange.dropped_blocks + blocks(&exchange.messages)).saturating_sub(blocks(&messages));
+            kept.push(Exchange {
+                messages,
+                form: Form::Reduced,
+                dropped_blocks,
+                said: Vec::new(),
+                sources: exchange.sources.clone(),
+                question: Arc::clone(&exchange.question),
+                observations: exchange.observations,
+            });
         }
         kept.reverse();
-        Self::restore(Epoch(self.epoch.0 + 1), Vec::new(), kept)
+        let observations = self.fork().observations_told();
+        Self::restore(Epoch(self.epoch.0 + 1), Opening { observations, ..opening }, kept)
     }
 
     /// Which epoch this is.
@@ -143,10 +193,16 @@ impl Log {
         &self.exchanges
     }
 
+ /// What was committed before anything else.
+    #[must_use]
+    pub fn opening(&self) -> &Opening {
+        &self.opening
+    }
+
     /// Bytes of text in the opening and in everything committed.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        bytes(&self.opening) + self.exchanges.iter().map(|exchange| bytes(&exchange.messages)).sum::<usize>()
+        bytes(&self.opening.messages) + self.exchanges.iter().map(|exchange| bytes(&exchange.messages)).sum::<usize>()
     }
 
     /// A view of the log as it is now, for one question.
@@ -157,6 +213,7 @@ impl Log {
             opening: Arc::clone(&self.opening),
             base: self.exchanges.clone(),
             own: Vec::new(),
+            said: Vec::new(),
             written: self.written,
         }
     }
@@ -165,7 +222,7 @@ impl Log {
     ///
     /// A fork without a question and an answer, or with a tool call left open, is not committed: half
     /// a conversation would break every later request.
-    pub fn commit(&mut self, fork: Fork, retain: Retain, sources: Vec<Source>) -> Option<Commit> {
+    pub fn commit(&mut self, fork: Fork, retain: Retain, provenance: Provenance) -> Option<Commit> {
         if !is_complete(&fork.own) {
             return None;
         }
@@ -184,8 +241,20 @@ impl Log {
             Form::Reduced if untouched => self.written = first_request,
             Form::Reduced | Form::Rebased => {}
         }
+        // What was said in turns that are left out was not said.
+        let stands = |turn: usize| form != Form::Reduced || turn == 0;
+        let said = fork.said.into_iter().filter(|(turn, _)| stands(*turn)).map(|(_, said)| said).collect();
         let commit = Commit { form, dropped_blocks: sent - blocks(&messages) };
-        self.exchanges.push(Arc::new(Exchange { messages, form, dropped_blocks: commit.dropped_blocks, sources }));
+        let Provenance { question, sources, observations } = provenance;
+        self.exchanges.push(Arc::new(Exchange {
+            messages,
+            form,
+            dropped_blocks: commit.dropped_blocks,
+            sources,
+            said,
+            question,
+            observations,
+        }));
         Some(commit)
     }
 }
@@ -196,10 +265,52 @@ impl Fork {
         self.own.push(message);
     }
 
-    /// Whether anything was known before this fork's question.
+    /// Takes note of what the turn that was added last says of a file.
+    pub fn say(&mut self, said: Said) {
+        self.said.push((self.own.len().saturating_sub(1), said));
+    }
+
+    /// Whether questions were answered before this fork's.
     #[must_use]
-    pub fn knows_something(&self) -> bool {
-        !self.opening.is_empty() || !self.base.is_empty()
+    pub fn has_answers(&self) -> bool {
+        !self.base.is_empty()
+    }
+
+    /// What the next request says of files.
+    #[must_use]
+    pub fn told(&self) -> Told {
+        let mut told = Told::default();
+        self.opening.said.iter().for_each(|said| told.hear(said));
+        for exchange in &self.base {
+            exchange.said.iter().for_each(|said| told.hear(said));
+            for source in &exchange.sources {
+                told.hear_answer(&source.path, &source.sha256);
+            }
+        }
+        self.said.iter().for_each(|(_, said)| told.hear(said));
+        told
+    }
+
+    /// The answers before this fork's question.
+    #[must_use]
+    pub fn answered(&self) -> &[Arc<Exchange>] {
+        &self.base
+    }
+
+    /// Observations of the coding agent's deeds that were told before.
+    #[must_use]
+    pub fn observations_told(&self) -> u64 {
+        self.base.iter().map(|exchange| exchange.observations).fold(self.opening.observations, u64::max)
+    }
+
+    /// Whether a text stands in the next request as it is.
+    #[must_use]
+    pub fn holds(&self, text: &str) -> bool {
+        let finder = memchr::memmem::Finder::new(text);
+        self.segments().into_iter().flatten().flat_map(|message| &message.blocks).any(|block| match block {
+            Block::Text { text } | Block::ToolResult { text, .. } => finder.find(text.as_bytes()).is_some(),
+            Block::ToolUse { .. } | Block::Reasoning { .. } => false,
+        })
     }
 
     /// The turns this fork added.
@@ -212,7 +323,7 @@ impl Fork {
     #[must_use]
     pub fn segments(&self) -> Vec<&[Message]> {
         let mut segments: Vec<&[Message]> = Vec::with_capacity(self.base.len() + 2);
-        segments.push(&self.opening);
+        segments.push(&self.opening.messages);
         segments.extend(self.base.iter().map(|exchange| exchange.messages.as_slice()));
         segments.push(&self.own);
         segments.retain(|segment| !segment.is_empty());
@@ -228,7 +339,7 @@ impl Fork {
     /// Where the opening ends.
     #[must_use]
     pub fn end_of_opening(&self) -> Option<Position> {
-        end(&self.opening, 0)
+        end(&self.opening.messages, 0)
     }
 
     /// Where an earlier request is known to have ended: this fork's previous one, else the last that
@@ -254,7 +365,7 @@ impl Fork {
 
     /// Messages before the fork's own.
     fn before_own(&self) -> usize {
-        self.opening.len() + self.base.iter().map(|exchange| exchange.messages.len()).sum::<usize>()
+        self.opening.messages.len() + self.base.iter().map(|exchange| exchange.messages.len()).sum::<usize>()
     }
 }
 

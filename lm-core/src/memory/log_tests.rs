@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::memory::told::Standing;
 
 fn rounds(question: &str, tool_rounds: usize, calls_per_round: usize, reasoning: bool) -> Vec<Message> {
     let mut messages = vec![Message::user(question)];
@@ -24,6 +25,10 @@ fn rounds(question: &str, tool_rounds: usize, calls_per_round: usize, reasoning:
     messages
 }
 
+fn opening() -> Opening {
+    Opening { messages: vec![Message::user("known"), Message::assistant("noted")], ..Opening::default() }
+}
+
 fn committed(log: &Log) -> Vec<Message> {
     log.fork().segments().concat()
 }
@@ -34,12 +39,12 @@ fn answer(fork: &mut Fork, messages: Vec<Message>) {
 
 #[test]
 fn the_first_to_finish_commits_whole_and_the_later_one_is_kept_too() {
-    let mut log = Log::new(Epoch(3), vec![]);
+    let mut log = Log::new(Epoch(3), Opening::default());
     let (mut first, mut second) = (log.fork(), log.fork());
     answer(&mut first, rounds("one", 2, 2, true));
     answer(&mut second, rounds("two", 1, 1, true));
-    assert_eq!(log.commit(second, Retain::All, vec![]), Some(Commit { form: Form::Whole, dropped_blocks: 0 }));
-    assert_eq!(log.commit(first, Retain::All, vec![]), Some(Commit { form: Form::Rebased, dropped_blocks: 2 }));
+    assert_eq!(log.commit(second, Retain::All, Provenance::default()), Some(Commit { form: Form::Whole, dropped_blocks: 0 }));
+    assert_eq!(log.commit(first, Retain::All, Provenance::default()), Some(Commit { form: Form::Rebased, dropped_blocks: 2 }));
     assert_eq!(log.exchanges().len(), 2);
     let reasoning = |exchange: &Exchange| {
         exchange
@@ -56,7 +61,7 @@ fn a_reduced_commit_keeps_question_and_answer_and_counts_the_rest() {
     let mut log = Log::default();
     let mut fork = log.fork();
     answer(&mut fork, rounds("q", 3, 2, false));
-    assert_eq!(log.commit(fork, Retain::None, vec![]), Some(Commit { form: Form::Reduced, dropped_blocks: 12 }));
+    assert_eq!(log.commit(fork, Retain::None, Provenance::default()), Some(Commit { form: Form::Reduced, dropped_blocks: 12 }));
     assert_eq!(committed(&log), rounds("q", 0, 0, false));
 }
 
@@ -67,7 +72,7 @@ fn half_a_conversation_is_never_committed() {
         let mut log = Log::default();
         let mut fork = log.fork();
         answer(&mut fork, whole[..length].to_vec());
-        assert_eq!(log.commit(fork, Retain::All, vec![]), None, "{length} messages");
+        assert_eq!(log.commit(fork, Retain::All, Provenance::default()), None, "{length} messages");
         assert!(log.exchanges().is_empty());
     }
     let mut unanswered = whole;
@@ -75,16 +80,50 @@ fn half_a_conversation_is_never_committed() {
     let mut log = Log::default();
     let mut fork = log.fork();
     answer(&mut fork, unanswered);
-    assert_eq!(log.commit(fork, Retain::All, vec![]), None);
+    assert_eq!(log.commit(fork, Retain::All, Provenance::default()), None);
 }
 
 #[test]
 fn a_fork_of_an_earlier_epoch_is_rebased() {
-    let mut fork = Log::new(Epoch(1), vec![]).fork();
+    let mut fork = Log::new(Epoch(1), Opening::default()).fork();
     answer(&mut fork, rounds("q", 1, 1, true));
-    let mut log = Log::new(Epoch(2), vec![Message::user("known"), Message::assistant("noted")]);
-    assert_eq!(log.commit(fork, Retain::All, vec![]).unwrap().form, Form::Rebased);
+    let mut log = Log::new(Epoch(2), opening());
+    assert_eq!(log.commit(fork, Retain::All, Provenance::default()).unwrap().form, Form::Rebased);
     assert_eq!(log.fork().end_of_previous_request(), None);
+}
+
+/// Rounds that were left out say nothing; a later word counts; an answer speaks for what it rests on.
+#[test]
+fn what_stands_in_the_log_is_what_was_told() {
+    let text = |sha256: &str| Standing::Text(sha256.into());
+    let mut log = Log::new(Epoch(0), Opening { said: vec![Said::shown("readme", "1")], ..opening() });
+    let mut fork = log.fork();
+    for (turn, message) in rounds("q", 1, 1, false).into_iter().enumerate() {
+        fork.push(message);
+        match turn {
+            0 => fork.say(Said::notice("readme", text("2"))),
+            2 => fork.say(Said::shown("read", "3")),
+            _ => {}
+        }
+    }
+    let mut whole = log.clone();
+    let source = |path: &str, sha256: &str| Source { path: path.into(), sha256: sha256.into() };
+    let provenance = Provenance { sources: vec![source("read", "3")], question: "q".into(), observations: 7 };
+    whole.commit(fork.clone(), Retain::All, provenance.clone()).unwrap();
+    log.commit(fork, Retain::None, provenance).unwrap();
+    for log in [whole, log.clone()] {
+        let told = log.fork().told();
+        assert!(told.of("readme").unwrap().agrees_with(&text("2")));
+        assert!(told.of("read").unwrap().agrees_with(&text("3")) && !told.of("read").unwrap().agrees_with(&text("4")));
+        assert_eq!(log.fork().observations_told(), 7);
+    }
+    assert_eq!(log.exchanges()[0].said.len(), 1);
+    // The next epoch has the answer, and neither the opening nor what was read.
+    let next = log.next_epoch(Opening::default(), 1_000);
+    let told = next.fork().told();
+    assert_eq!((told.of("readme"), told.of("read").is_some()), (None, true));
+    assert_eq!(committed(&next)[0], Message::user("Question:\nq"));
+    assert!(next.fork().holds("answer to q") && !next.fork().holds("answer to p"));
 }
 
 #[derive(Clone, Debug)]
@@ -107,7 +146,7 @@ proptest! {
     /// what the fork added, a whole commit stands as it was sent, and no answered question is lost.
     #[test]
     fn the_log_only_grows(steps in prop::collection::vec(step(), 1..40)) {
-        let mut log = Log::new(Epoch(1), vec![Message::user("known"), Message::assistant("noted")]);
+        let mut log = Log::new(Epoch(1), opening());
         let mut open: Vec<(Fork, Vec<Message>, Vec<Message>)> = Vec::new();
         let mut answered = 0;
         for (number, step) in steps.into_iter().enumerate() {
@@ -133,7 +172,7 @@ proptest! {
                 Step::Finish { which, retain } if !open.is_empty() => {
                     let (fork, own, base) = open.swap_remove(which % open.len());
                     let written = log.fork().end_of_previous_request();
-                    let commit = log.commit(fork, retain, vec![]).unwrap();
+                    let commit = log.commit(fork, retain, Provenance::default()).unwrap();
                     answered += 1;
                     let after = committed(&log);
                     let untouched = base == before;

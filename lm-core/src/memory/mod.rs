@@ -1,10 +1,13 @@
 //! What a workspace remembers, as pure data: no files, no clock, no network, nothing that can fail.
 //!
 //! The heart is the [`log`]: within an epoch it only grows, every question forks it, and what a fork
-//! committed stands in it for good. [`prompt`] says where the provider's cache breakpoints go,
+//! committed stands in it for good. [`told`] is what it says of files, [`manifest`] which files are known
+//! and what happened to them since the last question. [`prompt`] says where the provider's cache breakpoints go,
 //! [`tokens`] how large it all is. Not allowed here: reading, sending, storing, or asking what time
 //! it is; whoever calls brings such things along.
 
 pub mod log;
+pub mod manifest;
 pub mod prompt;
+pub mod told;
 pub mod tokens;

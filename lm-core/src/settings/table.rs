@@ -193,10 +193,11 @@ settings! {
     /// Which repository counts where one lies in another: `nearest` makes a submodule a workspace of its
     /// own, `outermost` counts it to its superproject. A linked worktree is always one of its own.
     repo_root_mode: RepoRootMode = RepoRootMode::Nearest, Kind::Choice(RepoRootMode::WORDS), Request, Now;
-    /// Path globs of documents that are loaded whole whenever a workspace is loaded.
-    preload_globs: Vec<String> = Vec::new(), Kind::List, Request, Planned;
-    /// The most bytes that are preloaded.
-    preload_max_total_bytes: u64 = 2_097_152, integer(0, 64 * MEBIBYTE), Request, Planned;
+    /// Path globs of documents that are loaded whole whenever a conversation begins; `*` stays within a
+    /// directory, `**` does not. Where unset, `CLAUDE.md`, `AGENTS.md` and the README of the root, 24 kB in all.
+    preload_globs: Vec<String> = Vec::new(), Kind::List, Request, Now;
+    /// The most bytes that are preloaded, within the floor's share of the window; 0 is nothing.
+    preload_max_total_bytes: u64 = 2_097_152, integer(0, 64 * MEBIBYTE), Request, Now;
     /// Workspace-relative patterns outside which nothing is learned; empty is everything.
     file_globs: Vec<String> = Vec::new(), Kind::List, Request, Planned;
     /// Dollars per million tokens of input, where the model's price is not known.

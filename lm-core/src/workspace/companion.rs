@@ -1,23 +1,37 @@
-//! The conversation that a workspace has with its model, kept from question to question.
+//! What a workspace remembers, kept from question to question and from daemon to daemon.
 //!
-//! It begins anew, with the newest answers carried over, when the model or its key changes (caches and
-//! thoughts belong to one model) and when the window fills up. Not allowed here: asking the model.
+//! The conversation with the model is the log; it begins anew, with the newest answers carried over,
+//! when the model or its key changes (caches and thoughts belong to one model) and when the window fills
+//! up. Beside it stand the files that are known. Both are kept on the disk by the [`Store`]: an answer
+//! before it is given, the rest a little later. Not allowed here: asking the model.
+//!
+//! Two locks, always in this order: the store's, held while something is written, and the state's, held
+//! for moments only. So what is on the disk is in the order of what is in memory.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use super::{
+    preload::{self, Preloaded},
+    store::{EpochHeader, KeptEpoch, Opened as OpenedStore, Store, StoreError},
+    texts::Texts,
+};
 use crate::{
-    agent::{answer::WindowFill, inquiry::prompt_window, prompts, provider::ChosenModel},
-    files::{Excluded, WorkspaceFiles},
-    llm::ModelSettings,
+    agent::{
+        answer::WindowFill, inquiry::prompt_window, prefix_gate::PrefixGate, prompts, provider::ChosenModel,
+    },
+    files::{Excluded, FileStamp, FileText, WorkspaceFiles},
     memory::{
-        log::{Epoch, Fork, Log, Retain, Source},
+        log::{Epoch, Fork, Log, Opening, Provenance, Retain},
+        manifest::{Gap, Look, Manifest},
+        told::Standing,
         tokens::TokenEstimate,
     },
     settings::Settings,
@@ -27,14 +41,16 @@ use crate::{
 /// How long the listing of a tree may take; what is not listed by then is found with the tools.
 const TREE_TIME: Duration = Duration::from_secs(2);
 
-/// A conversation and what it is held with.
+/// What is remembered of one workspace.
 #[derive(Debug)]
 pub(super) struct Companion {
     root: PathBuf,
     git_user: GitUser,
     git_left_behind: LeftBehind,
     key: String,
+    store: Mutex<Store>,
     state: Mutex<State>,
+    texts: Mutex<Texts>,
     /// Held by who begins a conversation, so that questions that arrive together share one.
     beginning: tokio::sync::Mutex<()>,
 }
@@ -42,9 +58,19 @@ pub(super) struct Companion {
 #[derive(Default)]
 struct State {
     current: Option<Current>,
+    /// The last epoch there was, if its conversation cannot go on.
+    manifest: Manifest<FileStamp>,
     /// By model.
     estimates: BTreeMap<String, TokenEstimate>,
     fill: WindowFill,
+    /// What was not preloaded, and why.
+    skipped: Vec<String>,
+    /// What was found on the disk and could not be used.
+    set_aside: Vec<String>,
+    /// Why nothing is written at present.
+    unwritten: Option<String>,
+    /// Everything was to be forgotten: whatever is still under way has nowhere to go.
+    is_forgotten: bool,
 }
 
 impl std::fmt::Debug for State {
@@ -54,10 +80,22 @@ impl std::fmt::Debug for State {
 }
 
 struct Current {
-    with: ModelSettings,
+    /// Tells the model and the key apart from others; see [`ChosenModel::fingerprint`].
+    with: String,
     log: Log,
     system: Arc<str>,
     name: Arc<str>,
+    gate: Arc<PrefixGate>,
+    /// How many bytes of answers the next epoch takes over, if it has to begin.
+    ended: Option<usize>,
+}
+
+/// What is kept beside the log.
+#[derive(Serialize, Deserialize)]
+struct Snapshot {
+    manifest: Manifest<FileStamp>,
+    /// Corrections of token estimates by model.
+    corrections: BTreeMap<String, f64>,
 }
 
 /// A view of the conversation for one question.
@@ -68,28 +106,59 @@ pub(super) struct Opened {
     /// Names the conversation in requests.
     pub(super) name: Arc<str>,
     pub(super) estimate: TokenEstimate,
+    pub(super) gate: Arc<PrefixGate>,
 }
 
-/// What a report says about a conversation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ConversationStatus {
-    /// Answers that it holds.
+/// What a report says about a memory.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MemoryStatus {
+    /// Answers that the conversation holds.
     pub answers: usize,
     /// How often it has begun anew.
     pub epoch: u64,
     /// How full the window was at the last question.
     pub fill: WindowFill,
+    /// Files that are known.
+    pub known_files: usize,
+    /// Observations of the coding agent's deeds so far.
+    pub observations: u64,
+    /// Documents that were not preloaded, with the reason.
+    pub skipped: Vec<String>,
+    /// What of it could not be read and lies in quarantine, and why nothing is written, if so.
+    pub troubles: Vec<String>,
 }
 
 impl Companion {
-    /// None was begun yet.
-    pub(super) fn new(root: &Path, key: &str) -> Self {
+    /// Takes up what an earlier daemon left in `directory`. Blocks on the file system.
+    pub(super) fn open(root: &Path, key: &str, directory: &Path) -> Self {
+        let OpenedStore { store, epoch, snapshot, set_aside } = Store::open(directory, root, key);
+        let mut state = State {
+            set_aside: set_aside.iter().map(ToString::to_string).collect(),
+            current: epoch.map(|epoch| Current::restore(epoch)),
+            ..State::default()
+        };
+        match snapshot.map(serde_json::from_value::<Snapshot>) {
+            Some(Ok(snapshot)) => {
+                state.manifest = snapshot.manifest;
+                for (model, correction) in snapshot.corrections {
+                    let estimate = TokenEstimate::of_model(&model).with_correction(correction);
+                    state.estimates.insert(model, estimate);
+                }
+            }
+            Some(Err(error)) => state.set_aside.push(format!("the list of known files cannot be read: {error}")),
+            None => {}
+        }
+        for trouble in &state.set_aside {
+            tracing::warn!(root = %root.display(), "{trouble}");
+        }
         Self {
             root: root.to_path_buf(),
             git_user: GitUser::from_environment(),
             git_left_behind: LeftBehind::default(),
             key: key.to_owned(),
-            state: Mutex::default(),
+            store: Mutex::new(store),
+            state: Mutex::new(state),
+            texts: Mutex::default(),
             beginning: tokio::sync::Mutex::default(),
         }
     }
@@ -105,9 +174,9 @@ impl Companion {
 
     /// A view of the conversation with `chosen`, which begins here if there is none.
     pub(super) async fn fork(
-        &self,
+        self: &Arc<Self>,
         chosen: &ChosenModel,
-        settings: &Settings,
+        settings: &Arc<Settings>,
         files: &Arc<WorkspaceFiles>,
         due: Instant,
         cancel: &CancellationToken,
@@ -116,35 +185,69 @@ impl Companion {
         if let Some(opened) = self.continued(chosen, settings) {
             return Ok(opened);
         }
+        let (this, chosen, settings, files) =
+            (Arc::clone(self), chosen.clone(), Arc::clone(settings), Arc::clone(files));
+        let (deadline, cancel) = ((Instant::now() + TREE_TIME).min(due), cancel.clone());
+        let begun =
+            tokio::task::spawn_blocking(move || this.begin(&chosen, &settings, &files, deadline, &cancel)).await;
+        begun.map_err(|error| format!("beginning a conversation broke off: {error}"))?
+    }
+
+    /// Begins a conversation, or the next epoch of the one there was.
+    fn begin(
+        &self,
+        chosen: &ChosenModel,
+        settings: &Settings,
+        files: &WorkspaceFiles,
+        deadline: Instant,
+        cancel: &CancellationToken,
+    ) -> Result<Opened, String> {
         let estimate = self.estimate(chosen);
         let tree_tokens = chosen.window as f64 * settings.dirtree_fraction;
-        let tree_characters = estimate.bytes(tree_tokens as u64);
-        let files = Arc::clone(files);
-        let (deadline, cancel) = ((Instant::now() + TREE_TIME).min(due), cancel.clone());
-        let listing =
-            tokio::task::spawn_blocking(move || directory_tree(&files, tree_characters, deadline, &cancel)).await;
-        let tree = listing.map_err(|error| format!("listing the workspace broke off: {error}"))??;
-        let name = self.root.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let system: Arc<str> = prompts::system(&name, &tree.text, tree.complete).into();
-        let floor = chosen.window as f64 * settings.compaction_floor;
+        let tree = directory_tree(files, estimate.bytes(tree_tokens as u64), deadline, cancel)?;
+        let root_name = self.root.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let system: Arc<str> = prompts::system(&root_name, &tree.text, tree.complete).into();
+        let floor = estimate.bytes((chosen.window as f64 * settings.compaction_floor) as u64);
+        let Preloaded { opening, documents, skipped } = preload::load(files, settings, floor, deadline, cancel);
 
-        let mut state = self.lock();
-        let log = match state.current.take() {
-            Some(last) => last.log.next_epoch(estimate.bytes(floor as u64)),
-            None => Log::new(Epoch::default(), Vec::new()),
+        let mut store = self.store();
+        let now = SystemTime::now();
+        let (log, name, gate, with) = {
+            let mut state = self.state();
+            let log = match state.current.take() {
+                Some(last) => last.log.next_epoch(opening, last.ended.unwrap_or(floor)),
+                None => Log::new(Epoch::default(), opening),
+            };
+            let name = self.name(log.epoch());
+            let with = chosen.settings.fingerprint(&name);
+            let gate = Arc::new(PrefixGate::default());
+            state.current = Some(Current {
+                with: with.clone(),
+                log: log.clone(),
+                system: Arc::clone(&system),
+                name: Arc::clone(&name),
+                gate: Arc::clone(&gate),
+                ended: None,
+            });
+            state.skipped = skipped;
+            (log, name, gate, with)
         };
         tracing::info!(epoch = log.epoch().0, answers = log.exchanges().len(), "a conversation begins");
-        let name = self.name(log.epoch());
-        let opened = Opened { fork: log.fork(), system: Arc::clone(&system), name: Arc::clone(&name), estimate };
-        state.current = Some(Current { with: chosen.settings.clone(), log, system, name });
-        Ok(opened)
+        for (path, file) in documents {
+            self.looked(&path.into(), &file, now);
+        }
+        let header = EpochHeader { epoch: log.epoch(), name: &name, system: &system, with: &with };
+        let written = store.begin(&header, log.opening(), log.exchanges());
+        self.note_written(written);
+        Ok(Opened { fork: log.fork(), system, name, estimate, gate })
     }
 
     /// A view of the conversation as it is, unless it has to begin anew.
     fn continued(&self, chosen: &ChosenModel, settings: &Settings) -> Option<Opened> {
         let estimate = self.estimate(chosen);
-        let state = self.lock();
-        let current = state.current.as_ref().filter(|current| current.with == chosen.settings)?;
+        let state = self.state();
+        let is_with = |current: &&Current| current.with == chosen.settings.fingerprint(&current.name);
+        let current = state.current.as_ref().filter(is_with).filter(|current| current.ended.is_none())?;
         let tokens = estimate.tokens(current.system.len() + current.log.bytes());
         // Of what a prompt may fill: with a small window the answer's share is most of the rest.
         let fits = prompt_window(chosen.window, settings.max_answer_tokens) as f64;
@@ -157,46 +260,146 @@ impl Companion {
             system: Arc::clone(&current.system),
             name: Arc::clone(&current.name),
             estimate,
+            gate: Arc::clone(&current.gate),
         })
     }
 
     fn estimate(&self, chosen: &ChosenModel) -> TokenEstimate {
-        let known = self.lock().estimates.get(&chosen.model).cloned();
+        let known = self.state().estimates.get(&chosen.model).cloned();
         known.unwrap_or_else(|| TokenEstimate::of_model(&chosen.model))
     }
 
-    /// Keeps what a fork of the conversation called `name` said. Where another one has begun meanwhile,
-    /// with another model perhaps, question and answer are kept in that: tool rounds belong to their own.
-    pub(super) fn commit(&self, name: &str, fork: Fork, retain: Retain, sources: BTreeSet<Source>) {
-        let mut state = self.lock();
-        let Some(current) = &mut state.current else { return };
-        let retain = if *current.name == *name { retain } else { Retain::None };
-        match current.log.commit(fork, retain, sources.into_iter().collect()) {
-            Some(commit) => tracing::debug!(?commit, "an answer was kept"),
-            None => tracing::error!("a conversation without an answer was not kept"),
+    /// Keeps what a fork of the conversation called `name` said, on the disk too. Where another one has
+    /// begun meanwhile, with another model perhaps, question and answer are kept in that: tool rounds
+    /// belong to their own. Blocks on the file system.
+    pub(super) fn commit(&self, name: &str, fork: Fork, retain: Retain, provenance: Provenance) {
+        let mut store = self.store();
+        let exchange = {
+            let mut state = self.state();
+            if state.is_forgotten {
+                return;
+            }
+            let Some(current) = &mut state.current else { return };
+            let retain = if *current.name == *name { retain } else { Retain::None };
+            match current.log.commit(fork, retain, provenance) {
+                Some(commit) => tracing::debug!(?commit, "an answer was kept"),
+                None => tracing::error!("a conversation without an answer was not kept"),
+            }
+            let exchange = current.log.exchanges().last().map(Arc::clone);
+            let told = exchange.as_ref().map_or(0, |exchange| exchange.observations);
+            state.manifest.told(told);
+            exchange
+        };
+        if let Some(exchange) = exchange {
+            self.note_written(store.append(&exchange));
         }
     }
 
     /// Keeps what was learned about the model.
     pub(super) fn learned(&self, chosen: &ChosenModel, estimate: TokenEstimate, fill: WindowFill) {
-        let mut state = self.lock();
+        let mut state = self.state();
         state.estimates.insert(chosen.model.clone(), estimate);
         state.fill = fill;
     }
 
-    /// Lets the conversation called `name` begin anew at the next question: it did not fit.
+    /// Lets the conversation called `name` begin anew at the next question, with so many bytes of its
+    /// answers: it did not fit.
     pub(super) fn shed(&self, name: &str, bytes: usize) {
-        let mut state = self.lock();
+        let mut state = self.state();
         if let Some(current) = state.current.as_mut().filter(|current| *current.name == *name) {
-            current.log = current.log.next_epoch(bytes);
-            current.name = self.name(current.log.epoch());
+            current.ended = Some(bytes);
         }
     }
 
-    pub(super) fn status(&self) -> ConversationStatus {
-        let state = self.lock();
-        let Some(current) = &state.current else { return ConversationStatus::default() };
-        ConversationStatus { answers: current.log.exchanges().len(), epoch: current.log.epoch().0, fill: state.fill }
+    /// How a file was when it was last looked at.
+    pub(super) fn look(&self, path: &str) -> Option<Look<FileStamp>> {
+        self.state().manifest.look(path).cloned()
+    }
+
+    /// Takes note of a file that was read at a moment not before `at`.
+    pub(super) fn looked(&self, path: &Arc<str>, file: &FileText, at: SystemTime) {
+        self.state().manifest.looked(path, look_of(file, at));
+        self.remember(file);
+    }
+
+    /// Keeps a text, to say later what changed in it.
+    pub(super) fn remember(&self, file: &FileText) {
+        if !file.truncated {
+            self.texts().insert(&file.sha256, &file.text);
+        }
+    }
+
+    /// Takes note that a file is not what it was, by whoever looked.
+    pub(super) fn renewed(&self, path: &Arc<str>, look: Look<FileStamp>) {
+        self.state().manifest.looked(path, look);
+    }
+
+    /// A text by its hash, if it is kept.
+    pub(super) fn text(&self, sha256: &str) -> Option<Arc<str>> {
+        self.texts().get(sha256)
+    }
+
+    /// What the coding agent did after so many observations.
+    pub(super) fn gap(&self, since: u64) -> Gap {
+        self.state().manifest.gap(since)
+    }
+
+    /// Takes note of what the coding agent did with a file, and of what was found there.
+    pub(super) fn observe(
+        &self,
+        path: Arc<str>,
+        deed: crate::memory::manifest::Deed,
+        look: Look<FileStamp>,
+    ) {
+        self.state().manifest.observe(path, deed, look);
+    }
+
+    /// Whether a file is known, be it from the agent or from the log.
+    pub(super) fn knows(&self, path: &str) -> bool {
+        let state = self.state();
+        state.manifest.look(path).is_some()
+            || state.current.as_ref().is_some_and(|current| current.log.fork().told().of(path).is_some())
+    }
+
+    /// Writes what is kept beside the log. Blocks on the file system.
+    pub(super) fn save(&self) {
+        let mut store = self.store();
+        let snapshot = {
+            let state = self.state();
+            if state.is_forgotten {
+                return;
+            }
+            let corrections =
+                state.estimates.iter().map(|(model, estimate)| (model.clone(), estimate.correction())).collect();
+            serde_json::to_value(Snapshot { manifest: state.manifest.clone(), corrections })
+        };
+        match snapshot {
+            Ok(snapshot) => self.note_written(store.save(&snapshot)),
+            Err(error) => tracing::error!(%error, "the list of known files cannot be written"),
+        }
+    }
+
+    /// Forgets everything, on the disk too; answers under way are not kept any more. Blocks on the file
+    /// system.
+    pub(super) fn forget(&self) -> Result<(), StoreError> {
+        let mut store = self.store();
+        *self.state() = State { is_forgotten: true, ..State::default() };
+        *self.texts() = Texts::default();
+        store.erase()
+    }
+
+    pub(super) fn status(&self) -> MemoryStatus {
+        let state = self.state();
+        let log = state.current.as_ref().map(|current| &current.log);
+        MemoryStatus {
+            answers: log.map_or(0, |log| log.exchanges().len()),
+            epoch: log.map_or(0, |log| log.epoch().0),
+            fill: state.fill,
+            known_files: state.manifest.len(),
+            observations: state.manifest.observations(),
+            skipped: state.skipped.clone(),
+            troubles: state.set_aside.iter().chain(&state.unwritten).cloned().collect(),
+        }
     }
 
     /// A name that no other conversation has.
@@ -206,7 +409,46 @@ impl Companion {
         format!("lm-{key}-{}-{:x}", epoch.0, now.as_micros()).into()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn note_written(&self, written: Result<(), StoreError>) {
+        let unwritten = written.err().map(|error| error.to_string());
+        if let Some(reason) = &unwritten {
+            tracing::error!(root = %self.root.display(), "the memory is not kept: {reason}");
+        }
+        self.state().unwritten = unwritten;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn texts(&self) -> MutexGuard<'_, Texts> {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Current {
+    fn restore(kept: KeptEpoch) -> Self {
+        Self {
+            with: kept.with,
+            log: Log::restore(kept.epoch, kept.opening, kept.exchanges),
+            system: kept.system.into(),
+            name: kept.name.into(),
+            gate: Arc::default(),
+            ended: None,
+        }
+    }
+}
+
+/// What a file's text says of it.
+pub(super) fn look_of(file: &FileText, at: SystemTime) -> Look<FileStamp> {
+    Look {
+        standing: Standing::Text(file.sha256.as_str().into()),
+        whole: !file.truncated,
+        stamp: Some(file.stamp),
+        at_ns: crate::files::nanoseconds(at),
     }
 }
