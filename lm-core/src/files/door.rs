@@ -1,7 +1,7 @@
 //! The handle on the root, and reading through it.
 
 use std::{
-    io::{self, Read as _},
+    io::{self, Read as _, Seek as _},
     path::{Component, Path, PathBuf},
 };
 
@@ -12,7 +12,7 @@ use cap_std::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Encoding, Excluded, FileText, OpenError, ReadError, display_path,
+    Encoding, Excluded, FileStamp, FileText, OpenError, ReadError, display_path,
     ignore_rules::{MetRules, Remembered},
     secrets, text,
     text::Content,
@@ -21,6 +21,8 @@ use super::{
 /// How much of a file is judged beyond what is shown of it, in bytes: a token that the cap cuts in two
 /// is not shown by its beginning.
 const JUDGED_BEYOND: u64 = 4096;
+/// How often a file is read that changes meanwhile.
+const READ_ATTEMPTS_MAX: u32 = 4;
 
 /// A workspace's files, read through a handle on its root.
 #[derive(Debug)]
@@ -47,8 +49,7 @@ pub(super) struct RawFile {
     /// Those up to the cap, and a few behind it.
     pub(super) bytes: Vec<u8>,
     cap: usize,
-    size: u64,
-    modified: Option<std::time::SystemTime>,
+    stamp: FileStamp,
 }
 
 impl RawFile {
@@ -123,11 +124,36 @@ impl WorkspaceFiles {
             Ok(_) => return Err(ReadError::NotRegular(shown())),
             Err(source) => return Err(self.refusal(path, source)),
         }
-        let raw = self.load(&resolved, cap, JUDGED_BEYOND).map_err(|error| rename(error, path))?;
+        let raw = self.load_settled(&resolved, cap).map_err(|error| rename(error, path))?;
         let sha256 = hexadecimal(&Sha256::digest(raw.wanted()));
-        let (size, modified, truncated) = (raw.size, raw.modified, raw.is_truncated());
+        let (stamp, truncated) = (raw.stamp, raw.is_truncated());
         let (text, encoding) = understand(raw, path)?;
-        Ok(FileText { text, sha256, size, modified, encoding, truncated })
+        Ok(FileText { text, sha256, size: stamp.size, stamp, encoding, truncated })
+    }
+
+    /// What tells whether a file, given relative to the root, may have changed since. For a regular
+    /// file inside alone; its name and what it holds are not judged.
+    pub fn stamp(&self, path: &Path) -> Result<FileStamp, ReadError> {
+        if path.components().any(|part| matches!(part, Component::RootDir | Component::Prefix(_))) {
+            return Err(ReadError::Outside(display_path(path)));
+        }
+        let metadata = self.handle.metadata(path).map_err(|source| self.refusal(path, source))?;
+        if !metadata.is_file() {
+            return Err(ReadError::NotRegular(display_path(path)));
+        }
+        Ok(FileStamp::of(&metadata))
+    }
+
+    /// Whether the root's path still leads to the directory that was opened. On Windows, where an open
+    /// directory stays, whether there is one.
+    pub(crate) fn root_is_there(&self) -> bool {
+        let Ok(now) = Dir::open_ambient_dir(&self.root, ambient_authority()) else { return false };
+        is_same_directory(&self.handle, &now)
+    }
+
+    /// Whether nothing at all lies in the root, as where a disk is no longer mounted.
+    pub(crate) fn root_is_empty(&self) -> bool {
+        self.handle.entries().is_ok_and(|mut entries| entries.next().is_none())
     }
 
     /// What a path, relative to the root, leads to; links are followed as long as they stay inside.
@@ -185,16 +211,39 @@ impl WorkspaceFiles {
 
     /// Reads a regular file up to the cap, and at most so many bytes `beyond` it.
     pub(super) fn load(&self, path: &Path, cap: u64, beyond: u64) -> Result<RawFile, ReadError> {
-        let mut file = open_without_waiting(&self.handle, path).map_err(|source| self.refusal(path, source))?;
+        let (mut file, stamp) = self.open_regular(path)?;
+        let bytes = read_up_to(&mut file, stamp.size, cap.saturating_add(beyond))
+            .map_err(|source| self.refusal(path, source))?;
+        Ok(RawFile { bytes, cap: usize::try_from(cap).unwrap_or(usize::MAX), stamp })
+    }
+
+    /// As [`Self::load`], with a stamp that belongs to the bytes: a file that changes while it is read
+    /// is read again, and one that never rests has a stamp that nobody trusts.
+    fn load_settled(&self, path: &Path, cap: u64) -> Result<RawFile, ReadError> {
+        let (mut file, mut stamp) = self.open_regular(path)?;
+        let refusal = |source| self.refusal(path, source);
+        let mut attempts = 0;
+        loop {
+            let bytes = read_up_to(&mut file, stamp.size, cap.saturating_add(JUDGED_BEYOND)).map_err(refusal)?;
+            let after = FileStamp::of(&file.metadata().map_err(refusal)?);
+            attempts += 1;
+            let settled = after == stamp;
+            if settled || attempts == READ_ATTEMPTS_MAX {
+                let stamp = if settled { stamp } else { after.distrusted() };
+                return Ok(RawFile { bytes, cap: usize::try_from(cap).unwrap_or(usize::MAX), stamp });
+            }
+            stamp = after;
+            file.rewind().map_err(refusal)?;
+        }
+    }
+
+    fn open_regular(&self, path: &Path) -> Result<(File, FileStamp), ReadError> {
+        let file = open_without_waiting(&self.handle, path).map_err(|source| self.refusal(path, source))?;
         let metadata = file.metadata().map_err(|source| self.refusal(path, source))?;
         if !metadata.is_file() {
             return Err(ReadError::NotRegular(display_path(path)));
         }
-        let size = metadata.len();
-        let modified = metadata.modified().ok().map(cap_std::time::SystemTime::into_std);
-        let bytes =
-            read_up_to(&mut file, size, cap.saturating_add(beyond)).map_err(|source| self.refusal(path, source))?;
-        Ok(RawFile { bytes, cap: usize::try_from(cap).unwrap_or(usize::MAX), size, modified })
+        Ok((file, FileStamp::of(&metadata)))
     }
 
     fn refusal(&self, path: &Path, source: io::Error) -> ReadError {
@@ -275,6 +324,18 @@ fn open_without_waiting(directory: &Dir, path: &Path) -> io::Result<File> {
 #[cfg(not(unix))]
 fn open_without_waiting(directory: &Dir, path: &Path) -> io::Result<File> {
     directory.open_with(path, OpenOptions::new().read(true))
+}
+
+#[cfg(unix)]
+fn is_same_directory(one: &Dir, other: &Dir) -> bool {
+    use cap_std::fs::MetadataExt as _;
+    let identity = |directory: &Dir| directory.dir_metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    identity(one).is_some_and(|identity_of_one| identity(other) == Some(identity_of_one))
+}
+
+#[cfg(not(unix))]
+fn is_same_directory(_: &Dir, _: &Dir) -> bool {
+    true
 }
 
 /// The error by which `cap-std` refuses a path that leads outside: it has no kind of its own, and no

@@ -26,7 +26,8 @@ use super::{ReadError, WorkspaceFiles, display_path, text, text::Content, walk};
 
 /// The longest file of rules that is read, in bytes.
 const RULES_CAP: u64 = 1 << 20;
-const OWN_RULES: &str = ".livememoryignore";
+/// The name of the files that hold a person's rules.
+pub(super) const OWN_RULES: &str = ".livememoryignore";
 /// Directories whose own rules are remembered; there are seldom more than a few.
 const MOST_REMEMBERED: usize = 1024;
 /// Directories whose rules are kept for a batch of files.
@@ -56,7 +57,7 @@ struct GitLevel {
 
 /// The rules of a directory's `.livememoryignore` and of those above it.
 #[derive(Clone, Debug, Default)]
-struct OwnRules(Option<Arc<OwnLevel>>);
+pub(super) struct OwnRules(Option<Arc<OwnLevel>>);
 
 #[derive(Debug)]
 struct OwnLevel {
@@ -177,19 +178,20 @@ impl IgnoreRules {
 
 impl OwnRules {
     /// With those of a directory, whether or not it has any.
-    fn descend(&self, files: &WorkspaceFiles, directory: &Path) -> Self {
+    pub(super) fn descend(&self, files: &WorkspaceFiles, directory: &Path) -> Self {
         match files.own_rules(directory) {
             None => self.clone(),
             Some(rules) => Self(Some(Arc::new(OwnLevel { parent: self.clone(), rules }))),
         }
     }
 
-    fn is_unreadable(&self) -> bool {
+    /// Whether nobody knows what the nearest of them say.
+    pub(super) fn is_unreadable(&self) -> bool {
         self.0.as_ref().is_some_and(|level| level.rules.is_none())
     }
 
     /// What the nearest rule says about a path.
-    fn matched(&self, path: &Path, is_directory: bool) -> Option<bool> {
+    pub(super) fn matched(&self, path: &Path, is_directory: bool) -> Option<bool> {
         let mut level = self.0.as_deref();
         while let Some(OwnLevel { parent, rules }) = level {
             // Nothing is known of what such a file wants to be left alone.

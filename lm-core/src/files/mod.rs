@@ -8,9 +8,11 @@
 
 mod door;
 mod excluded;
+mod glance;
 mod ignore_rules;
 mod names;
 mod secrets;
+mod stamp;
 mod text;
 mod walk;
 mod worktrees;
@@ -18,14 +20,16 @@ mod worktrees;
 pub use door::{PathKind, WorkspaceFiles};
 pub use excluded::Excluded;
 pub use names::display_path;
+pub use stamp::FileStamp;
 pub use walk::{FoundFile, WalkLimits, WalkReport};
 
+pub(crate) use glance::Glance;
 pub(crate) use ignore_rules::MetRules;
 pub(crate) use names::{path_from_bytes, path_to_bytes};
 pub(crate) use secrets::{holds_secret, is_secret_name};
 pub(crate) use walk::nanoseconds;
 
-use std::{io, path::PathBuf, time::SystemTime};
+use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
@@ -38,8 +42,8 @@ pub struct FileText {
     pub sha256: String,
     /// The whole file in bytes.
     pub size: u64,
-    /// When it was last modified, where the file system tells.
-    pub modified: Option<SystemTime>,
+    /// Of the very bytes that were read: had the file changed meanwhile, it would differ.
+    pub stamp: FileStamp,
     /// How the text differs from the bytes.
     pub encoding: Encoding,
     /// Whether the file is longer than what was read.

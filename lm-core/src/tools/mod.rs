@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::files::{ReadError, WorkspaceFiles};
 
 pub use git::{GitUser, LeftBehind};
+pub use read::READ_CAP;
 pub use registry::{ToolSpecification, specifications};
 pub use text::OUTPUT_CAP;
 pub use tree::{DirectoryTree, directory_tree};

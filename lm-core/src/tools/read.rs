@@ -8,8 +8,8 @@ use super::{
 };
 use crate::files::{Encoding, FileText, PathKind, display_path};
 
-/// The longest part of a file that is read, in bytes; what lies behind is found by Grep alone.
-const READ_CAP: u64 = 16 << 20;
+/// The longest part of a file that is read, in bytes. The hash of a longer file is that of its beginning.
+pub const READ_CAP: u64 = 16 << 20;
 /// The longest part of a line that is shown, in characters.
 const LINE_CAP: usize = 2_000;
 const DEFAULT_LIMIT: usize = 2_000;

@@ -28,7 +28,7 @@ use crate::files::{MetRules, PathKind, ReadError, WalkLimits, display_path};
 mod lines;
 
 /// The longest part of a file that is searched, in bytes.
-const SEARCH_CAP: u64 = 16 << 20;
+const SEARCH_CAP: u64 = super::READ_CAP;
 /// The most files that are listed.
 const MOST_FILES: usize = 1_000_000;
 const DEFAULT_HEAD_LIMIT: usize = 200;

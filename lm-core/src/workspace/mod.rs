@@ -6,11 +6,14 @@
 
 mod admission;
 mod companion;
+pub mod freshness;
 mod model_answer;
 pub mod path;
 mod registry;
 pub mod repository;
 pub mod root;
+#[cfg_attr(not(test), expect(dead_code, reason = "kept from when a text is first shown"))]
+mod texts;
 
 use std::{
     path::PathBuf,
