@@ -76,6 +76,8 @@ pub struct Input<'a> {
     pub model: &'a str,
     /// How full the window was.
     pub fill: WindowFill,
+    /// Files that changed while it was answering.
+    pub stale: &'a [String],
     /// What the asker should know besides.
     pub notes: &'a [String],
     /// How long it took.
@@ -116,6 +118,7 @@ pub fn render(input: &Input<'_>) -> Answer {
         "truncated": input.cut.is_some(),
         "citations": { "right": input.checked.right.len(), "wrong": input.checked.wrong.len() },
         "window": { "tokens": input.fill.tokens, "limit": input.fill.window },
+        "stale": input.stale,
         "notes": input.notes,
     });
     Answer { text, trailer: trailer(input), json: json.to_string() }
@@ -132,6 +135,13 @@ fn closing(input: &Input<'_>) -> Vec<String> {
             lines
                 .push("Time ran out while this was written: the end is missing. Ask again, or allow more time.".into());
         }
+    }
+    if !input.stale.is_empty() {
+        lines.push(note_line(&format!(
+            "{} changed while this was being answered; what it says of {} may be out of date",
+            input.stale.join(", "),
+            if input.stale.len() == 1 { "that file" } else { "these files" }
+        )));
     }
     lines.extend(input.notes.iter().map(|note| note_line(note)));
     lines
@@ -196,6 +206,9 @@ fn trailer(input: &Input<'_>) -> String {
             let _ = write!(line, " · {} checked, {wrong} wrong", counted(all, "citation"));
         }
     }
+    if !input.stale.is_empty() {
+        let _ = write!(line, " · {} changed meanwhile", counted(input.stale.len(), "file"));
+    }
     match input.cut {
         None => {}
         Some(Cut::Length(_)) => line.push_str(" · cut at the answer's limit"),
@@ -253,6 +266,7 @@ mod tests {
             provider: "anthropic",
             model: "claude-haiku-5-5",
             fill: WindowFill { tokens: 31_000, window: 100_000 },
+            stale: &["src/http.rs".into()],
             notes: &[],
             timing: Timing { total: Duration::from_millis(3_240), ..Timing::default() },
         });
@@ -278,6 +292,7 @@ mod tests {
             provider: "openai",
             model: "qwen3",
             fill: WindowFill::default(),
+            stale: &[],
             notes: &["config.json: no_such is no setting".into()],
             timing: Timing::default(),
         });

@@ -36,6 +36,7 @@ pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Looks at the disk when an answer is there: it must not leave with what was true when it was begun.
 pub trait Watch: Send + Sync {
-    /// What is not any more as the fork's turns say; none where everything is.
-    fn news<'a>(&'a self, fork: &'a Fork) -> Waiting<'a, Option<News>>;
+    /// Of the files that the question was shown and that the answer names: what is not any more as the
+    /// fork's turns say; none where everything is.
+    fn news<'a>(&'a self, fork: &'a Fork, answer: &'a str) -> Waiting<'a, Option<News>>;
 }

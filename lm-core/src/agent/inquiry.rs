@@ -329,7 +329,7 @@ impl Running<'_, '_> {
                 self.fork.push(Message::user(prompts::LOOK_FIRST));
                 continue;
             }
-            let news = self.inquiry.watch.news(&self.fork).await;
+            let news = self.inquiry.watch.news(&self.fork, &text).await;
             self.fork.push(Message { role: Role::Assistant, blocks: completion.blocks });
             match news {
                 Some(news) if self.may_answer_again(&news) => {

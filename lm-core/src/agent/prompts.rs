@@ -148,7 +148,8 @@ pub fn data_block(name: &str, text: &str) -> String {
 }
 
 /// Names can hold line breaks; a name is one line here.
-fn one_line(text: &str) -> String {
+#[must_use]
+pub fn one_line(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
 }
 

@@ -291,6 +291,11 @@ impl Fork {
         told
     }
 
+    /// What the fork's own turns say of files, in order.
+    pub fn said(&self) -> impl Iterator<Item = &Said> {
+        self.said.iter().map(|(_, said)| said)
+    }
+
     /// The answers before this fork's question.
     #[must_use]
     pub fn answered(&self) -> &[Arc<Exchange>] {

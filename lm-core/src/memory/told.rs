@@ -129,6 +129,11 @@ impl Told {
         self.0.iter()
     }
 
+    /// Forgets the others.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+        self.0.retain(|path, _| keep(path));
+    }
+
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -29,13 +29,13 @@ use crate::{
     },
     files::{Excluded, FileStamp, FileText, WorkspaceFiles},
     memory::{
-        log::{Epoch, Fork, Log, Opening, Provenance, Retain},
+        log::{Epoch, Fork, Log, Opening, Provenance, Retain, Source},
         manifest::{Gap, Look, Manifest},
         told::Standing,
         tokens::TokenEstimate,
     },
     settings::Settings,
-    tools::{GitUser, LeftBehind, Tools, directory_tree},
+    tools::{GitUser, LeftBehind, READ_CAP, Tools, directory_tree},
 };
 
 /// How long the listing of a tree may take; what is not listed by then is found with the tools.
@@ -50,7 +50,7 @@ pub(super) struct Companion {
     key: String,
     store: Mutex<Store>,
     state: Mutex<State>,
-    texts: Mutex<Texts>,
+    texts: Texts,
     /// Held by who begins a conversation, so that questions that arrive together share one.
     beginning: tokio::sync::Mutex<()>,
 }
@@ -158,7 +158,7 @@ impl Companion {
             key: key.to_owned(),
             store: Mutex::new(store),
             state: Mutex::new(state),
-            texts: Mutex::default(),
+            texts: Texts::default(),
             beginning: tokio::sync::Mutex::default(),
         }
     }
@@ -311,9 +311,10 @@ impl Companion {
         }
     }
 
-    /// How a file was when it was last looked at.
-    pub(super) fn look(&self, path: &str) -> Option<Look<FileStamp>> {
-        self.state().manifest.look(path).cloned()
+    /// How files were when they were last looked at.
+    pub(super) fn looks<'a>(&self, paths: impl Iterator<Item = &'a str>) -> Vec<Option<Look<FileStamp>>> {
+        let state = self.state();
+        paths.map(|path| state.manifest.look(path).cloned()).collect()
     }
 
     /// Takes note of a file that was read at a moment not before `at`.
@@ -325,8 +326,13 @@ impl Companion {
     /// Keeps a text, to say later what changed in it.
     pub(super) fn remember(&self, file: &FileText) {
         if !file.truncated {
-            self.texts().insert(&file.sha256, &file.text);
+            self.texts.keep(&file.sha256, &file.text);
         }
+    }
+
+    /// Forgets a text that must not be shown any more.
+    pub(super) fn forget_text(&self, sha256: &str) {
+        self.texts.forget(sha256);
     }
 
     /// Takes note that a file is not what it was, by whoever looked.
@@ -336,7 +342,7 @@ impl Companion {
 
     /// A text by its hash, if it is kept.
     pub(super) fn text(&self, sha256: &str) -> Option<Arc<str>> {
-        self.texts().get(sha256)
+        self.texts.get(sha256)
     }
 
     /// What the coding agent did after so many observations.
@@ -359,6 +365,23 @@ impl Companion {
         let state = self.state();
         state.manifest.look(path).is_some()
             || state.current.as_ref().is_some_and(|current| current.log.fork().told().of(path).is_some())
+    }
+
+    /// Looks at files that were shown, when nobody waits any more: the next question then sees by their
+    /// stamps that they are unchanged, or tells what changed in them. Then writes what is known.
+    pub(super) fn settle_later(self: &Arc<Self>, files: &Arc<WorkspaceFiles>, shown: Vec<Source>) {
+        let (this, files) = (Arc::clone(self), Arc::clone(files));
+        let _settling = tokio::task::spawn_blocking(move || {
+            for Source { path, sha256 } in shown {
+                let now = SystemTime::now();
+                if let Ok(file) = files.read(Path::new(&*path), READ_CAP)
+                    && *file.sha256 == *sha256
+                {
+                    this.looked(&path, &file, now);
+                }
+            }
+            this.save();
+        });
     }
 
     /// Writes what is kept beside the log. Blocks on the file system.
@@ -384,7 +407,7 @@ impl Companion {
     pub(super) fn forget(&self) -> Result<(), StoreError> {
         let mut store = self.store();
         *self.state() = State { is_forgotten: true, ..State::default() };
-        *self.texts() = Texts::default();
+        self.texts.clear();
         store.erase()
     }
 
@@ -423,10 +446,6 @@ impl Companion {
 
     fn store(&self) -> MutexGuard<'_, Store> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn texts(&self) -> MutexGuard<'_, Texts> {
-        self.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

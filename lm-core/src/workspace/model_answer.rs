@@ -11,9 +11,15 @@ use std::{
 use lm_proto::message::Answer;
 use tokio_util::sync::CancellationToken;
 
-use super::{Progress, Question, companion::Opened, registry::Workspace};
+use super::{
+    Progress, Question,
+    briefing::{self, Briefer},
+    companion::Opened,
+    registry::Workspace,
+};
 use crate::{
     agent::{
+        briefing::Briefing,
         answer::{self, Checked, CitedPlace, Cut, WindowFill},
         citations,
         inquiry::{Answered, Book, Bounds, Failed, Inquiry, InquiryError, Tally},
@@ -22,8 +28,7 @@ use crate::{
     },
     files::{Excluded, ReadError, WorkspaceFiles},
     llm::{self, Lifetime, ModelError, ToolSpec, Transport},
-    memory::log::{Retain, Source},
-    retrieval::SearchLimits,
+    memory::log::{Fork, Provenance, Retain, Source},
     tools::{self, Tools},
 };
 
@@ -34,12 +39,6 @@ static TOOL_SPECS: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
     tools::specifications().filter_map(|tool| spec(tool).ok()).collect()
 });
 
-/// How long the search for places to begin with may take.
-const SEED_TIME: Duration = Duration::from_millis(700);
-/// How many it proposes.
-const SEED_PLACES: usize = 8;
-/// How much of their text is looked at to find where they begin and end.
-const SEED_CHARACTERS: usize = 16_000;
 /// How much of a cited file is read to count its lines.
 const CITED_CAP: u64 = 4 << 20;
 /// How many files are read to check an answer's citations.
@@ -87,8 +86,9 @@ impl ModelQuestion<'_> {
         loop {
             let opened = companion.fork(self.chosen, &self.question.settings, &files, self.due, self.cancel).await?;
             let name = Arc::clone(&opened.name);
-            match self.inquire(&*client, &tools, opened).await {
-                Ok((answered, searched)) => return self.finish(&files, &name, answered, taken, searched).await,
+            let briefed = self.brief(&files, &opened).await?;
+            match self.inquire(&*client, &tools, opened, &briefed).await {
+                Ok(answered) => return self.finish(&files, &name, answered, taken, &briefed).await,
                 // What was kept does not fit: with less of it the question may.
                 Err(Failed { error: InquiryError::Model(ModelError::ContextExceeded(_)), tally }) if may_shed => {
                     tracing::warn!("the conversation did not fit into the model's window");
@@ -98,11 +98,13 @@ impl ModelQuestion<'_> {
                 }
                 Err(Failed { error: InquiryError::Late { text }, tally }) => {
                     let taken = taken.plus(&tally);
-                    return self.render(&files, &text, Some(Cut::Time), &BTreeSet::new(), taken, Duration::ZERO).await;
+                    let checked = check_citations(&files, &text, &BTreeSet::new()).await?;
+                    return Ok(self.render(&text, Some(Cut::Time), &Shown::none(&checked), taken, briefed.took));
                 }
                 Err(Failed { error: InquiryError::Endless { text }, tally }) => {
                     let (taken, cut) = (taken.plus(&tally), Cut::Length(self.question.max_answer_tokens));
-                    return self.render(&files, &text, Some(cut), &BTreeSet::new(), taken, Duration::ZERO).await;
+                    let checked = check_citations(&files, &text, &BTreeSet::new()).await?;
+                    return Ok(self.render(&text, Some(cut), &Shown::none(&checked), taken, briefed.took));
                 }
                 Err(failed) => {
                     return Err(Unanswered { reason: failed.error.to_string(), tally: taken.plus(&failed.tally) });
@@ -111,24 +113,41 @@ impl ModelQuestion<'_> {
         }
     }
 
+    /// Finds out what is to be told along with the question.
+    async fn brief(&self, files: &Arc<WorkspaceFiles>, opened: &Opened) -> Result<Briefed, String> {
+        let started = Instant::now();
+        let briefer = Briefer {
+            workspace: Arc::clone(self.workspace),
+            companion: Arc::clone(&self.workspace.companion),
+            files: Arc::clone(files),
+            excluded: self.excluded.clone(),
+            delta_bytes: briefing::delta_bytes(opened.estimate.bytes(self.chosen.window)),
+            due: self.due,
+            cancel: self.cancel.clone(),
+        };
+        let (this, fork, question) = (briefer.clone(), opened.fork.clone(), self.question.text.clone());
+        let briefing = tokio::task::spawn_blocking(move || this.brief(&fork, &question)).await;
+        let (briefing, observations) = briefing.map_err(|error| format!("looking at the files broke off: {error}"))?;
+        Ok(Briefed { briefing, observations, briefer, took: started.elapsed() })
+    }
+
     async fn inquire(
         &self,
         client: &dyn llm::ModelClient,
         tools: &Arc<Tools>,
         opened: Opened,
-    ) -> Result<(Answered, Duration), Failed> {
+        briefed: &Briefed,
+    ) -> Result<Answered, Failed> {
         let settings = &self.question.settings;
-        let searching = Instant::now();
-        let places = if opened.fork.knows_something() { Vec::new() } else { self.places().await };
-        let searched = searching.elapsed();
         let inquiry = Inquiry {
             model: client,
             tools,
             tool_specs: &TOOL_SPECS,
             system: &opened.system,
             question: &self.question.text,
-            places: &places,
-            deltas: "",
+            briefing: &briefed.briefing,
+            watch: &briefed.briefer,
+            gate: &opened.gate,
             bounds: Bounds {
                 answer_tokens: self.question.max_answer_tokens,
                 due: self.due,
@@ -145,27 +164,7 @@ impl ModelQuestion<'_> {
             cancel: self.cancel,
         };
         let progress = |message: String| (self.progress)(message);
-        inquiry.answer(opened.fork, &progress).await.map(|answered| (answered, searched))
-    }
-
-    /// Where a word search would begin.
-    async fn places(&self) -> Vec<String> {
-        let (workspace, question) = (Arc::clone(self.workspace), self.question.text.clone());
-        let excluded = self.excluded.clone();
-        let (cancel, deadline) = (self.cancel.clone(), (Instant::now() + SEED_TIME).min(self.due));
-        let search = move || {
-            let limits = SearchLimits { deadline, max_places: SEED_PLACES, max_excerpt_chars: SEED_CHARACTERS };
-            workspace.retriever.search_without(&excluded, &question, limits, &|_: &str| {}, &cancel)
-        };
-        match tokio::task::spawn_blocking(search).await {
-            Ok(Ok(outcome)) => outcome
-                .places
-                .iter()
-                .map(|place| format!("{}:{}-{}", place.path, place.first_line, place.last_line))
-                .collect(),
-            // The model finds its own way.
-            Ok(Err(_)) | Err(_) => Vec::new(),
-        }
+        inquiry.answer(opened.fork, &progress).await
     }
 
     /// Keeps an answer and renders it.
@@ -175,51 +174,99 @@ impl ModelQuestion<'_> {
         name: &str,
         answered: Answered,
         taken: Tally,
-        searched: Duration,
+        briefed: &Briefed,
     ) -> Result<Answer, Unanswered> {
-        let Answered { text, truncated, fork, sources, tally, estimate } = answered;
+        let Answered { text, truncated, fork, sources, stale, tally, estimate } = answered;
         let retain = if self.question.settings.retain_exploration { Retain::All } else { Retain::None };
+        let checked = check_citations(files, &text, &sources).await?;
+        let provenance = Provenance {
+            question: self.question.text.as_str().into(),
+            sources: rests_on(&fork, &sources, &briefed.briefing.sources, &checked),
+            observations: briefed.observations,
+        };
         let companion = &self.workspace.companion;
-        companion.commit(name, fork, retain, sources.clone());
         companion.learned(self.chosen, estimate, self.fill(&tally));
+        let kept = {
+            let (companion, name) = (Arc::clone(companion), name.to_owned());
+            // Of its own: an asker that leaves now leaves a whole answer behind or none.
+            tokio::task::spawn_blocking(move || companion.commit(&name, fork, retain, provenance))
+        };
+        kept.await.map_err(|error| format!("keeping the answer broke off: {error}"))?;
+        companion.settle_later(files, sources.iter().cloned().collect());
         let cut = truncated.then_some(Cut::Length(self.question.max_answer_tokens));
-        self.render(files, &text, cut, &sources, taken.plus(&tally), searched).await
+        let shown = Shown { checked: &checked, seen: &sources, stale: &stale };
+        Ok(self.render(&text, cut, &shown, taken.plus(&tally), briefed.took))
     }
 
     fn fill(&self, tally: &Tally) -> WindowFill {
         WindowFill { tokens: tally.prompt_tokens, window: self.chosen.window }
     }
 
-    async fn render(
-        &self,
-        files: &Arc<WorkspaceFiles>,
-        text: &str,
-        cut: Option<Cut>,
-        seen: &BTreeSet<Source>,
-        tally: Tally,
-        searched: Duration,
-    ) -> Result<Answer, Unanswered> {
-        let checked = {
-            let (files, text, seen) = (Arc::clone(files), text.to_owned(), seen.clone());
-            let check = tokio::task::spawn_blocking(move || check(&files, &text, &seen));
-            check.await.map_err(|error| format!("checking the citations broke off: {error}"))?
-        };
+    fn render(&self, text: &str, cut: Option<Cut>, shown: &Shown<'_>, tally: Tally, searched: Duration) -> Answer {
         let notes: Vec<String> = self.question.notes.iter().chain(&self.price_note).cloned().collect();
         let timing = Timing { total: self.started.elapsed(), queued: self.queued, search: searched };
-        Ok(answer::render(&answer::Input {
+        answer::render(&answer::Input {
             workspace: &self.workspace.root.path,
             text,
             cut,
-            checked: &checked,
-            seen,
+            checked: shown.checked,
+            seen: shown.seen,
             tally: &tally,
             provider: self.chosen.settings.provider.name(),
             model: &self.chosen.model,
             fill: self.fill(&tally),
+            stale: shown.stale,
             notes: &notes,
             timing,
-        }))
+        })
     }
+}
+
+/// A question's briefing, and who watches over it.
+struct Briefed {
+    briefing: Briefing,
+    /// Observations that are told by then.
+    observations: u64,
+    briefer: Briefer,
+    took: Duration,
+}
+
+/// What an answer's text is judged by.
+struct Shown<'a> {
+    checked: &'a Checked,
+    seen: &'a BTreeSet<Source>,
+    stale: &'a [String],
+}
+
+impl<'a> Shown<'a> {
+    fn none(checked: &'a Checked) -> Self {
+        static NOTHING: BTreeSet<Source> = BTreeSet::new();
+        Self { checked, seen: &NOTHING, stale: &[] }
+    }
+}
+
+/// What an answer rests on: what was looked up for it, and of what was shown before what it names;
+/// where that is nothing, what was shown along with the question.
+fn rests_on(fork: &Fork, seen: &BTreeSet<Source>, told_along: &[Source], checked: &Checked) -> Vec<Source> {
+    let told = fork.told();
+    let cited: BTreeSet<&str> = checked.right.iter().map(|place| place.path.as_str()).collect();
+    let named = cited.iter().filter_map(|path| {
+        let sha256 = told.of(path)?.standing_text()?;
+        Some(Source { path: (*path).into(), sha256: Arc::clone(sha256) })
+    });
+    let looked_up = seen.iter().filter(|source| !told_along.contains(source)).cloned();
+    let sources: BTreeSet<Source> = named.chain(looked_up).collect();
+    if sources.is_empty() { told_along.to_vec() } else { sources.into_iter().collect() }
+}
+
+async fn check_citations(
+    files: &Arc<WorkspaceFiles>,
+    text: &str,
+    seen: &BTreeSet<Source>,
+) -> Result<Checked, String> {
+    let (files, text, seen) = (Arc::clone(files), text.to_owned(), seen.clone());
+    let check = tokio::task::spawn_blocking(move || check(&files, &text, &seen));
+    check.await.map_err(|error| format!("checking the citations broke off: {error}"))
 }
 
 /// Looks each citation of a text up on the disk.
