@@ -190,14 +190,23 @@ fn workspace_text(workspace: &WorkspaceStatus) -> String {
         workspace.running,
         workspace.waiting
     );
-    let conversation = workspace.conversation;
-    if conversation.answers > 0 {
+    let memory = &workspace.memory;
+    if memory.answers > 0 {
         let _ = write!(
             text,
-            "; a conversation of {}, window {} % full",
-            counted(conversation.answers, "answer"),
-            conversation.fill.percent()
+            "; remembers {}, window {} % full",
+            counted(memory.answers, "answer"),
+            memory.fill.percent()
         );
+    }
+    if memory.known_files > 0 {
+        let _ = write!(text, "; knows {}", counted(memory.known_files, "file"));
+    }
+    for trouble in &memory.troubles {
+        let _ = write!(text, "; {trouble}");
+    }
+    if !memory.skipped.is_empty() {
+        let _ = write!(text, "; not preloaded: {}", memory.skipped.join(", "));
     }
     let left_out = workspace.index.left_out;
     if left_out.secret > 0 {
@@ -245,6 +254,15 @@ fn workspace_json(workspace: &WorkspaceStatus) -> Json {
             "files": index.files,
             "bytes": index.bytes,
             "built_ms": index.built_in.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        },
+        "memory": {
+            "answers": workspace.memory.answers,
+            "epoch": workspace.memory.epoch,
+            "window_tokens": workspace.memory.fill.tokens,
+            "known_files": workspace.memory.known_files,
+            "observations": workspace.memory.observations,
+            "not_preloaded": workspace.memory.skipped,
+            "troubles": workspace.memory.troubles,
         },
     })
 }

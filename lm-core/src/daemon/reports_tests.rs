@@ -5,7 +5,7 @@ use lm_proto::Build;
 use super::*;
 use crate::{
     agent::answer::WindowFill, daemon::status::Ending, retrieval::LeftOut, settings::SettingsStore,
-    workspace::ConversationStatus,
+    workspace::MemoryStatus,
 };
 
 fn workspace() -> WorkspaceStatus {
@@ -23,7 +23,12 @@ fn workspace() -> WorkspaceStatus {
             built_in: Some(Duration::from_millis(400)),
             left_out: LeftOut { secret: 2, ..LeftOut::default() },
         },
-        conversation: ConversationStatus { answers: 2, epoch: 0, fill: WindowFill { tokens: 31_000, window: 100_000 } },
+        memory: MemoryStatus {
+            answers: 2,
+            fill: WindowFill { tokens: 31_000, window: 100_000 },
+            known_files: 12,
+            ..MemoryStatus::default()
+        },
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     },
     files::{Excluded, FileStamp, WorkspaceFiles, nanoseconds},
     memory::{
-        delta::{self, Change, Conveyed, DeltaLimits, What},
+        delta::{self, Change, DeltaLimits, Shown, What},
         log::{Exchange, Fork, Source},
         manifest::{Deed, Gap, Look},
         told::{LastSaid, Said, Standing, Told},
@@ -118,9 +118,9 @@ impl Briefer {
             .zip(&titles)
             .map(|(change, titles)| Change { path: &change.path, what: change.what.borrowed(), answers: titles })
             .collect();
-        let limits = DeltaLimits { total_bytes: self.delta_bytes, file_bytes: DELTA_FILE_BYTES };
+        let limits = DeltaLimits { bytes: self.delta_bytes, bytes_per_file: DELTA_FILE_BYTES };
         let rendered = delta::render(&changes, limits);
-        let named = || changed.iter().zip(&rendered.conveyed).filter(|(_, conveyed)| **conveyed != Conveyed::Counted);
+        let named = || changed.iter().zip(&rendered.shown).filter(|(_, shown)| **shown != Shown::Counted);
         Some(News {
             text: rendered.text,
             // One that was only counted is told of the next time.

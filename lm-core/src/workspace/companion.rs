@@ -131,25 +131,19 @@ pub struct MemoryStatus {
 impl Companion {
     /// Takes up what an earlier daemon left in `directory`. Blocks on the file system.
     pub(super) fn open(root: &Path, key: &str, directory: &Path) -> Self {
-        let OpenedStore { store, epoch, snapshot, set_aside } = Store::open(directory, root, key);
+        let opened: OpenedStore<Snapshot> = Store::open(directory, root, key);
+        let OpenedStore { store, epoch, snapshot, set_aside } = opened;
         let mut state = State {
             set_aside: set_aside.iter().map(ToString::to_string).collect(),
-            current: epoch.map(|epoch| Current::restore(epoch)),
+            current: epoch.map(Current::restore),
             ..State::default()
         };
-        match snapshot.map(serde_json::from_value::<Snapshot>) {
-            Some(Ok(snapshot)) => {
-                state.manifest = snapshot.manifest;
-                for (model, correction) in snapshot.corrections {
-                    let estimate = TokenEstimate::of_model(&model).with_correction(correction);
-                    state.estimates.insert(model, estimate);
-                }
+        if let Some(snapshot) = snapshot {
+            state.manifest = snapshot.manifest;
+            for (model, correction) in snapshot.corrections {
+                let estimate = TokenEstimate::of_model(&model).with_correction(correction);
+                state.estimates.insert(model, estimate);
             }
-            Some(Err(error)) => state.set_aside.push(format!("the list of known files cannot be read: {error}")),
-            None => {}
-        }
-        for trouble in &state.set_aside {
-            tracing::warn!(root = %root.display(), "{trouble}");
         }
         Self {
             root: root.to_path_buf(),
@@ -215,7 +209,7 @@ impl Companion {
         let (log, name, gate, with) = {
             let mut state = self.state();
             let log = match state.current.take() {
-                Some(last) => last.log.next_epoch(opening, last.ended.unwrap_or(floor)),
+                Some(last) => last.log.next_epoch(opening, last.ended.map_or(floor, |bytes| bytes.min(floor))),
                 None => Log::new(Epoch::default(), opening),
             };
             let name = self.name(log.epoch());
@@ -236,7 +230,7 @@ impl Companion {
         for (path, file) in documents {
             self.looked(&path.into(), &file, now);
         }
-        let header = EpochHeader { epoch: log.epoch(), name: &name, system: &system, with: &with };
+        let header = EpochHeader { epoch: log.epoch(), name: &name, system: &system, model: &with };
         let written = store.begin(&header, log.opening(), log.exchanges());
         self.note_written(written);
         Ok(Opened { fork: log.fork(), system, name, estimate, gate })
@@ -394,12 +388,9 @@ impl Companion {
             }
             let corrections =
                 state.estimates.iter().map(|(model, estimate)| (model.clone(), estimate.correction())).collect();
-            serde_json::to_value(Snapshot { manifest: state.manifest.clone(), corrections })
+            Snapshot { manifest: state.manifest.clone(), corrections }
         };
-        match snapshot {
-            Ok(snapshot) => self.note_written(store.save(&snapshot)),
-            Err(error) => tracing::error!(%error, "the list of known files cannot be written"),
-        }
+        self.note_written(store.save(&snapshot));
     }
 
     /// Forgets everything, on the disk too; answers under way are not kept any more. Blocks on the file
@@ -452,12 +443,13 @@ impl Companion {
 impl Current {
     fn restore(kept: KeptEpoch) -> Self {
         Self {
-            with: kept.with,
+            with: kept.model.to_string(),
             log: Log::restore(kept.epoch, kept.opening, kept.exchanges),
-            system: kept.system.into(),
-            name: kept.name.into(),
+            system: kept.system,
+            name: kept.name,
             gate: Arc::default(),
-            ended: None,
+            // What is missing was sent: the rest of it is not a prefix of anything.
+            ended: (kept.lost > 0).then_some(usize::MAX),
         }
     }
 }

@@ -5,13 +5,16 @@
 //! (that is `files`' door), deciding what an answer looks like (that is the agent's), the network.
 
 mod admission;
+mod briefing;
 mod companion;
 pub mod freshness;
 mod model_answer;
 pub mod path;
+mod preload;
 mod registry;
 pub mod repository;
 pub mod root;
+mod store;
 #[cfg_attr(not(test), expect(dead_code, reason = "kept from when a text is first shown"))]
 mod texts;
 
@@ -28,7 +31,7 @@ use lm_proto::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use companion::ConversationStatus;
+pub use companion::MemoryStatus;
 pub use registry::WorkspaceStatus;
 
 use self::{

@@ -15,7 +15,7 @@ use lm_proto::{DataDirectory, directory::create_private};
 
 use super::{
     admission::Admission,
-    companion::{Companion, ConversationStatus},
+    companion::{Companion, MemoryStatus},
     root::Root,
 };
 use crate::{
@@ -32,7 +32,7 @@ const OPEN_MAX: usize = 16;
 pub(super) struct Workspace {
     pub(super) root: Root,
     pub(super) retriever: Retriever,
-    pub(super) companion: Companion,
+    pub(super) companion: Arc<Companion>,
     pub(super) admission: Arc<Admission>,
     pub(super) answered: AtomicU64,
     identity: Option<Identity>,
@@ -56,8 +56,8 @@ pub struct WorkspaceStatus {
     pub vanished: bool,
     /// Where its index stands.
     pub index: IndexStatus,
-    /// Where its conversation with the model stands.
-    pub conversation: ConversationStatus,
+    /// What is remembered of it.
+    pub memory: MemoryStatus,
 }
 
 impl Workspace {
@@ -72,7 +72,7 @@ impl Workspace {
         }
         Ok(Self {
             retriever: Retriever::new(root.path.clone(), kept.join("index")),
-            companion: Companion::new(&root.path, &root.key),
+            companion: Arc::new(Companion::open(&root.path, &root.key, &kept.join("memory"))),
             root,
             admission: Arc::default(),
             answered: AtomicU64::new(0),
@@ -104,7 +104,7 @@ impl Workspace {
             waiting,
             vanished: !self.is_current(),
             index: self.retriever.status(),
-            conversation: self.companion.status(),
+            memory: self.companion.status(),
         }
     }
 }
