@@ -2,9 +2,11 @@
 //!
 //! The heart is the [`log`]: within an epoch it only grows, every question forks it, and what a fork
 //! committed stands in it for good. [`prompt`] says where the provider's cache breakpoints go,
-//! [`tokens`] how large it all is. Not allowed here: reading, sending, storing, or asking what time
+//! [`tokens`] how large it all is, and [`delta`] tells the model what is no longer as it was shown. Not allowed here: reading, sending, storing, or asking what time
 //! it is; whoever calls brings such things along.
 
+pub mod delta;
 pub mod log;
 pub mod prompt;
+pub mod quote;
 pub mod tokens;
