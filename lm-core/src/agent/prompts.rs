@@ -6,6 +6,8 @@
 
 use std::{fmt::Write, time::Duration};
 
+use crate::memory::quote::{data_block, one_line};
+
 /// The system text of a workspace: what the model is, how it works, and the directory tree, which
 /// `is_whole` unless there was no time to list all of it.
 #[must_use]
@@ -137,21 +139,6 @@ pub fn documents(documents: &[(&str, &str)]) -> String {
 
 /// The model's turn after the opening, so that turns alternate.
 pub const OPENING_NOTED: &str = "Noted.";
-
-/// `text` between marks that it cannot close itself.
-#[must_use]
-pub fn data_block(name: &str, text: &str) -> String {
-    let closing = format!("</{name}");
-    // A closing mark inside the text loses its bracket and so its meaning.
-    let text = text.replace(&closing, &format!("<\u{200b}/{name}"));
-    format!("<{name}>\n{}\n</{name}>", text.trim_end_matches('\n'))
-}
-
-/// Names can hold line breaks; a name is one line here.
-#[must_use]
-pub fn one_line(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
-}
 
 #[cfg(test)]
 mod tests {

@@ -23,7 +23,6 @@ pub use names::display_path;
 pub use stamp::FileStamp;
 pub use walk::{FoundFile, WalkLimits, WalkReport};
 
-pub(crate) use glance::Glance;
 pub(crate) use ignore_rules::MetRules;
 pub(crate) use names::{path_from_bytes, path_to_bytes};
 pub(crate) use secrets::{holds_secret, is_secret_name};

@@ -26,6 +26,7 @@ use crate::{
         delta::{self, Change, DeltaLimits, Shown, What},
         log::{Exchange, Fork, Source},
         manifest::{Deed, Gap, Look},
+        quote::one_line,
         told::{LastSaid, Said, Standing, Told},
     },
     retrieval::{SearchLimits, SearchOutcome, Verdict},
@@ -294,7 +295,7 @@ fn deeds(gap: &Gap) -> String {
             if text.len() + line.len() + path.len() > GAP_BYTES_MAX {
                 break;
             }
-            let _ = write!(line, "{}{}", if named > 0 { ", " } else { "" }, prompts::one_line(path));
+            let _ = write!(line, "{}{}", if named > 0 { ", " } else { "" }, one_line(path));
             named += 1;
         }
         if named < paths.len() {
