@@ -226,6 +226,10 @@ struct Running<'a, 'b> {
     told_calls_are_not_text: bool,
     /// Ended a turn without a word.
     was_empty: bool,
+    /// An answer was sent back since files had changed.
+    told_of_changes: bool,
+    /// Files that changed while it was answering, of which it was not told.
+    stale: Vec<String>,
     longest_round: Duration,
     rounds: u32,
 }

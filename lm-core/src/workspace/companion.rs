@@ -29,7 +29,7 @@ use crate::{
     },
     files::{Excluded, FileStamp, FileText, WorkspaceFiles},
     memory::{
-        log::{Epoch, Fork, Log, Opening, Provenance, Retain, Source},
+        log::{Epoch, Fork, Log, Provenance, Retain, Source},
         manifest::{Gap, Look, Manifest},
         told::Standing,
         tokens::TokenEstimate,
