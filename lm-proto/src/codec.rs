@@ -92,8 +92,22 @@ mod tests {
                 environment: vec![("K".into(), "v".into())],
             },
         ];
-        let mut messages: Vec<_> =
-            requests.into_iter().map(|request| ClientMessage::Request { id: 1, request }).collect();
+        let observed = [ObservationKind::Read, ObservationKind::Edited, ObservationKind::Removed].map(|kind| {
+            Request::Observe(Observation {
+                path: "/w/f".into(),
+                kind,
+                cwd: "/w".into(),
+                environment: vec![],
+                origin: "{}".into(),
+            })
+        });
+        let memory = [
+            Request::Empty { cwd: "/w".into(), everywhere: true, environment: vec![] },
+            Request::Reset { cwd: "/w".into(), environment: vec![] },
+            Request::Pause { cwd: "/w".into(), paused: true, environment: vec![] },
+        ];
+        let requests = requests.into_iter().chain(observed).chain(memory);
+        let mut messages: Vec<_> = requests.map(|request| ClientMessage::Request { id: 1, request }).collect();
         messages.push(ClientMessage::Cancel { id: 300 });
         messages
     }
@@ -103,6 +117,7 @@ mod tests {
         let mut outcomes: Vec<_> = kinds.into_iter().map(|kind| Err(Failure::new(kind, "m"))).collect();
         outcomes.push(Ok(Reply::Answer(Answer { text: "t".into(), trailer: String::new(), json: "{}".into() })));
         outcomes.push(Ok(Reply::Report(Report { text: "t".into(), json: "{}".into(), healthy: true })));
+        outcomes.push(Ok(Reply::Noted));
         let mut messages: Vec<_> =
             outcomes.into_iter().map(|outcome| DaemonMessage::Reply { id: 1, outcome }).collect();
         messages.push(DaemonMessage::Progress { id: 1, message: "p".into() });
@@ -130,6 +145,12 @@ mod tests {
                 "0000000700010401016100",
                 "0000001b000105022f7701114c4956455f4d454d4f52595f4d4f44454c016d",
                 "0000000d000106010161016201014b0176",
+                "00000010000107042f772f6600022f7700027b7d",
+                "00000010000107042f772f6601022f7700027b7d",
+                "00000010000107042f772f6602022f7700027b7d",
+                "00000008000108022f770100",
+                "00000007000109022f7700",
+                "0000000800010a022f770100",
                 "0000000301ac02",
             ]
         );
@@ -143,6 +164,7 @@ mod tests {
                 "0000000600010103016d",
                 "0000000a00010000017400027b7d",
                 "0000000a000100010174027b7d01",
+                "0000000400010002",
                 "0000000401010170",
             ]
         );

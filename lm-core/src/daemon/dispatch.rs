@@ -142,6 +142,10 @@ impl Dispatcher {
             Request::TryProvider { changes, environment } => {
                 self.try_provider(changes, environment, cancel).await.map(Reply::Report)
             }
+            Request::Observe(_) => Ok(Reply::Noted),
+            Request::Empty { .. } | Request::Reset { .. } | Request::Pause { .. } => {
+                Err(Failure::new(FailureKind::InvalidRequest, "this daemon keeps no memory yet that it could change"))
+            }
         }
     }
 
