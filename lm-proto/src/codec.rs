@@ -43,12 +43,37 @@ impl<In: DeserializeOwned, Out> Decoder for Codec<In, Out> {
     }
 }
 
+/// One message as the bytes of a frame, for a program without a runtime.
+///
+/// # Errors
+/// `InvalidInput` for a message that is longer than [`FRAME_MAX`].
+pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let bytes = postcard::to_extend(message, vec![0; HEAD]).map_err(|error| cannot_write(&error))?;
+    framed(bytes)
+}
+
+/// Bytes of a frame's length.
+const HEAD: usize = size_of::<u32>();
+
+/// Puts the length where room was left for it.
+fn framed(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    let length = bytes.len() - HEAD;
+    match u32::try_from(length) {
+        Ok(short) if length <= FRAME_MAX => bytes[..HEAD].copy_from_slice(&short.to_be_bytes()),
+        _ => return Err(cannot_write(&format_args!("it has {length} bytes, more than {FRAME_MAX}"))),
+    }
+    Ok(bytes)
+}
+
+fn cannot_write(reason: &dyn std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("cannot write a message: {reason}"))
+}
+
 impl<In, Out: Serialize> Encoder<Out> for Codec<In, Out> {
     type Error = io::Error;
 
     fn encode(&mut self, message: Out, bytes: &mut BytesMut) -> io::Result<()> {
-        let frame = postcard::to_stdvec(&message)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, format!("cannot write a message: {error}")))?;
+        let frame = postcard::to_stdvec(&message).map_err(|error| cannot_write(&error))?;
         self.frames.encode(Bytes::from(frame), bytes)
     }
 }
@@ -168,6 +193,18 @@ mod tests {
                 "0000000401010170",
             ]
         );
+    }
+
+    #[test]
+    fn a_frame_made_by_itself_is_the_same() {
+        for message in every_client_message() {
+            assert_eq!(frame(&message).unwrap(), encoded(message));
+        }
+        let long = ClientMessage::Request {
+            id: 1,
+            request: Request::ConfigUnset { names: vec!["n".repeat(FRAME_MAX)], environment: vec![] },
+        };
+        assert_eq!(frame(&long).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

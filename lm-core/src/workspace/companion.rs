@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use lm_proto::message::ObservationKind;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -37,7 +38,15 @@ pub(super) struct Companion {
     state: Mutex<State>,
     /// Held by who begins a conversation, so that questions that arrive together share one.
     beginning: tokio::sync::Mutex<()>,
+    observed: Mutex<Observed>,
 }
+
+/// Placeholder, to be replaced by the manifest of known files: the paths that were observed, bounded.
+#[derive(Default, Debug)]
+struct Observed(BTreeSet<String>);
+
+/// More files are not counted.
+const OBSERVED_MAX: usize = 10_000;
 
 #[derive(Default)]
 struct State {
@@ -91,7 +100,21 @@ impl Companion {
             key: key.to_owned(),
             state: Mutex::default(),
             beginning: tokio::sync::Mutex::default(),
+            observed: Mutex::default(),
         }
+    }
+
+    /// Placeholder, to be replaced by learning from the file: notes its path, relative to the root.
+    pub(super) fn observed(&self, _files: &WorkspaceFiles, path: &str, _kind: ObservationKind, _settings: &Settings) {
+        let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        if observed.0.len() < OBSERVED_MAX {
+            observed.0.insert(path.to_owned());
+        }
+    }
+
+    /// How many files were observed.
+    pub(super) fn observed_files(&self) -> usize {
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner).0.len()
     }
 
     /// The tools for one question, and the files they look at. Not kept: an open directory cannot be
