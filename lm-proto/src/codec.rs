@@ -43,12 +43,37 @@ impl<In: DeserializeOwned, Out> Decoder for Codec<In, Out> {
     }
 }
 
+/// One message as the bytes of a frame, for a program without a runtime.
+///
+/// # Errors
+/// `InvalidInput` for a message that is longer than [`FRAME_MAX`].
+pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let bytes = postcard::to_extend(message, vec![0; HEAD]).map_err(|error| cannot_write(&error))?;
+    framed(bytes)
+}
+
+/// Bytes of a frame's length.
+const HEAD: usize = size_of::<u32>();
+
+/// Puts the length where room was left for it.
+fn framed(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    let length = bytes.len() - HEAD;
+    match u32::try_from(length) {
+        Ok(short) if length <= FRAME_MAX => bytes[..HEAD].copy_from_slice(&short.to_be_bytes()),
+        _ => return Err(cannot_write(&format_args!("it has {length} bytes, more than {FRAME_MAX}"))),
+    }
+    Ok(bytes)
+}
+
+fn cannot_write(reason: &dyn std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("cannot write a message: {reason}"))
+}
+
 impl<In, Out: Serialize> Encoder<Out> for Codec<In, Out> {
     type Error = io::Error;
 
     fn encode(&mut self, message: Out, bytes: &mut BytesMut) -> io::Result<()> {
-        let frame = postcard::to_stdvec(&message)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, format!("cannot write a message: {error}")))?;
+        let frame = postcard::to_stdvec(&message).map_err(|error| cannot_write(&error))?;
         self.frames.encode(Bytes::from(frame), bytes)
     }
 }
@@ -92,8 +117,22 @@ mod tests {
                 environment: vec![("K".into(), "v".into())],
             },
         ];
-        let mut messages: Vec<_> =
-            requests.into_iter().map(|request| ClientMessage::Request { id: 1, request }).collect();
+        let observed = [ObservationKind::Read, ObservationKind::Edited, ObservationKind::Removed].map(|kind| {
+            Request::Observe(Observation {
+                path: "/w/f".into(),
+                kind,
+                cwd: "/w".into(),
+                environment: vec![],
+                origin: "{}".into(),
+            })
+        });
+        let memory = [
+            Request::Empty { cwd: "/w".into(), everywhere: true, environment: vec![] },
+            Request::Reset { cwd: "/w".into(), environment: vec![] },
+            Request::Pause { cwd: "/w".into(), paused: true, environment: vec![] },
+        ];
+        let requests = requests.into_iter().chain(observed).chain(memory);
+        let mut messages: Vec<_> = requests.map(|request| ClientMessage::Request { id: 1, request }).collect();
         messages.push(ClientMessage::Cancel { id: 300 });
         messages
     }
@@ -103,6 +142,7 @@ mod tests {
         let mut outcomes: Vec<_> = kinds.into_iter().map(|kind| Err(Failure::new(kind, "m"))).collect();
         outcomes.push(Ok(Reply::Answer(Answer { text: "t".into(), trailer: String::new(), json: "{}".into() })));
         outcomes.push(Ok(Reply::Report(Report { text: "t".into(), json: "{}".into(), healthy: true })));
+        outcomes.push(Ok(Reply::Noted));
         let mut messages: Vec<_> =
             outcomes.into_iter().map(|outcome| DaemonMessage::Reply { id: 1, outcome }).collect();
         messages.push(DaemonMessage::Progress { id: 1, message: "p".into() });
@@ -130,6 +170,12 @@ mod tests {
                 "0000000700010401016100",
                 "0000001b000105022f7701114c4956455f4d454d4f52595f4d4f44454c016d",
                 "0000000d000106010161016201014b0176",
+                "00000010000107042f772f6600022f7700027b7d",
+                "00000010000107042f772f6601022f7700027b7d",
+                "00000010000107042f772f6602022f7700027b7d",
+                "00000008000108022f770100",
+                "00000007000109022f7700",
+                "0000000800010a022f770100",
                 "0000000301ac02",
             ]
         );
@@ -143,9 +189,22 @@ mod tests {
                 "0000000600010103016d",
                 "0000000a00010000017400027b7d",
                 "0000000a000100010174027b7d01",
+                "0000000400010002",
                 "0000000401010170",
             ]
         );
+    }
+
+    #[test]
+    fn a_frame_made_by_itself_is_the_same() {
+        for message in every_client_message() {
+            assert_eq!(frame(&message).unwrap(), encoded(message));
+        }
+        let long = ClientMessage::Request {
+            id: 1,
+            request: Request::ConfigUnset { names: vec!["n".repeat(FRAME_MAX)], environment: vec![] },
+        };
+        assert_eq!(frame(&long).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

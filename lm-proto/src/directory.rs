@@ -25,6 +25,11 @@ fn in_home(path: PathBuf) -> PathBuf {
     }
 }
 
+/// Where it is in a home directory.
+fn in_usual_place(home: &Path) -> PathBuf {
+    home.join(".claude").join("plugins").join("data").join("live-memory")
+}
+
 /// Why there is no data directory.
 #[derive(Debug, Error)]
 pub enum DirectoryError {
@@ -56,11 +61,28 @@ impl DataDirectory {
         }
         let home = dirs::home_dir().filter(|home| home.is_absolute());
         if let Some(home) = home
-            && let Ok(directory) = Self::open_at(home.join(".claude").join("plugins").join("data").join("live-memory"))
+            && let Ok(directory) = Self::open_at(in_usual_place(&home))
         {
             return Ok(directory);
         }
         Self::open_temporary()
+    }
+
+    /// The data directory where it exists, without creating or changing anything: for whoever has
+    /// nothing to do where no daemon ever was.
+    #[must_use]
+    pub fn find() -> Option<Self> {
+        let exists = |root: PathBuf, temporary| root.is_dir().then_some(Self { root, temporary });
+        if let Some(chosen) = env::var_os(DATA_DIR_VARIABLE).filter(|value| !value.is_empty()) {
+            return exists(in_home(PathBuf::from(chosen)), false).filter(|found| found.root.is_absolute());
+        }
+        let home = dirs::home_dir().filter(|home| home.is_absolute());
+        let usual = home.and_then(|home| exists(in_usual_place(&home), false));
+        let shared = || {
+            let candidates = shared_private_directories().into_iter();
+            candidates.filter(|candidate| is_own(candidate)).find_map(|candidate| exists(candidate.join("data"), true))
+        };
+        usual.or_else(shared)
     }
 
     /// Opens a directory that was chosen explicitly, creating it where it is missing.
@@ -286,6 +308,20 @@ fn accept_private(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "its mode keeps its owner out"));
     }
     Ok(())
+}
+
+/// Whether it is a directory that belongs to the user, and no link.
+#[cfg(unix)]
+fn is_own(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    let own = rustix::process::geteuid().as_raw();
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == own)
+}
+
+#[cfg(not(unix))]
+fn is_own(path: &Path) -> bool {
+    path.is_dir()
 }
 
 #[cfg(not(unix))]

@@ -18,9 +18,9 @@ use std::{
 #[cfg(unix)]
 use interprocess::local_socket::ConnectOptions;
 use interprocess::local_socket::{
-    ListenerOptions, Name,
+    ListenerOptions, Name, Stream as RawBlockingStream,
     tokio::{Listener as RawListener, Stream as RawStream},
-    traits::tokio::Listener as _,
+    traits::{Stream as _, StreamCommon, tokio::Listener as _},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -104,9 +104,20 @@ impl Endpoint {
     /// `NotFound` and `ConnectionRefused` mean that nobody listens. There is no time limit here: on
     /// Windows a connection waits until the daemon accepts.
     pub async fn connect(&self) -> io::Result<Stream> {
-        let stream = Stream(self.reach().await?);
-        stream.check_peer()?;
-        Ok(stream)
+        let stream = self.reach().await?;
+        check_peer(&stream)?;
+        Ok(Stream(stream))
+    }
+
+    /// The same for a program without a runtime. It blocks while the daemon's queue of new connections
+    /// is full, and so do reads and writes while the daemon does nothing: the caller limits the time.
+    ///
+    /// # Errors
+    /// As of [`Endpoint::connect`].
+    pub fn connect_blocking(&self) -> io::Result<BlockingStream> {
+        let stream = RawBlockingStream::connect(self.name()?)?;
+        check_peer(&stream)?;
+        Ok(BlockingStream(stream))
     }
 
     #[cfg(unix)]
@@ -236,9 +247,9 @@ impl Listener {
     /// Waits for a client; one of another user is an error of kind `PermissionDenied`, after which
     /// the listener is as good as before.
     pub async fn accept(&self) -> io::Result<Stream> {
-        let stream = Stream(self.raw.accept().await?);
-        stream.check_peer()?;
-        Ok(stream)
+        let stream = self.raw.accept().await?;
+        check_peer(&stream)?;
+        Ok(Stream(stream))
     }
 }
 
@@ -246,27 +257,41 @@ impl Listener {
 #[derive(Debug)]
 pub struct Stream(RawStream);
 
-impl Stream {
-    #[cfg(unix)]
-    fn check_peer(&self) -> io::Result<()> {
-        use interprocess::local_socket::traits::StreamCommon;
+/// A connection to the daemon for a program without a runtime.
+#[derive(Debug)]
+pub struct BlockingStream(RawBlockingStream);
 
-        let peer = self.0.peer_creds()?.euid();
-        let own = rustix::process::geteuid().as_raw();
-        if peer == Some(own) { Ok(()) } else { Err(foreign_peer()) }
+impl io::Read for BlockingStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl io::Write for BlockingStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
     }
 
-    #[cfg(windows)]
-    fn check_peer(&self) -> io::Result<()> {
-        use interprocess::local_socket::traits::StreamCommon;
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
 
-        // A peer that cannot be looked up (it may just have left) is kept out by the pipe's access
-        // list on one side and by the user's name in the pipe's name on the other.
-        let Some(peer) = self.0.peer_creds()?.pid() else { return Ok(()) };
-        match crate::user_windows::of_process(peer) {
-            Ok(user) if user != crate::user_windows::current()? => Err(foreign_peer()),
-            _ => Ok(()),
-        }
+#[cfg(unix)]
+fn check_peer(stream: &impl StreamCommon) -> io::Result<()> {
+    let peer = stream.peer_creds()?.euid();
+    let own = rustix::process::geteuid().as_raw();
+    if peer == Some(own) { Ok(()) } else { Err(foreign_peer()) }
+}
+
+#[cfg(windows)]
+fn check_peer(stream: &impl StreamCommon) -> io::Result<()> {
+    // A peer that cannot be looked up (it may just have left) is kept out by the pipe's access
+    // list on one side and by the user's name in the pipe's name on the other.
+    let Some(peer) = stream.peer_creds()?.pid() else { return Ok(()) };
+    match crate::user_windows::of_process(peer) {
+        Ok(user) if user != crate::user_windows::current()? => Err(foreign_peer()),
+        _ => Ok(()),
     }
 }
 
@@ -322,6 +347,30 @@ mod tests {
         assert_eq!(&buffer, b"ping");
         drop(server);
         assert_eq!(client.read(&mut buffer).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_program_without_a_runtime_speaks_to_the_same_daemon() {
+        use std::io::{Read, Write};
+
+        let (_temporary, data) = data();
+        let endpoint = Endpoint::of(&data);
+        assert!(endpoint.connect_blocking().is_err(), "nobody is there");
+        let listener = endpoint.listen().unwrap();
+        let client = tokio::task::spawn_blocking(move || {
+            let mut client = endpoint.connect_blocking().unwrap();
+            client.write_all(b"ping").unwrap();
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).unwrap();
+            answer
+        });
+        let mut server = listener.accept().await.unwrap();
+        let mut buffer = [0; 4];
+        server.read_exact(&mut buffer).await.unwrap();
+        server.write_all(&buffer).await.unwrap();
+        server.flush().await.unwrap();
+        drop(server);
+        assert_eq!(client.await.unwrap(), b"ping");
     }
 
     #[tokio::test]

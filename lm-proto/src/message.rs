@@ -75,6 +75,60 @@ pub enum Request {
         /// The one of [`PROVIDER_KEYS`] that the choice relies on, if it relies on one.
         environment: SessionEnvironment,
     },
+    /// Take note that a session has read or changed a file. It is taken up as soon as it is read, also
+    /// where the client has gone by then.
+    Observe(Observation),
+    /// Forget a workspace, or all of them, with everything that is kept of it.
+    Empty {
+        /// A directory of the workspace; it need not exist any more. Of no meaning with `everywhere`.
+        cwd: String,
+        /// Every workspace there is anything of.
+        everywhere: bool,
+        /// The session's variables.
+        environment: SessionEnvironment,
+    },
+    /// Forget a workspace and learn at once again what is learned without being asked.
+    Reset {
+        /// A directory of the workspace.
+        cwd: String,
+        /// The session's variables.
+        environment: SessionEnvironment,
+    },
+    /// Stop learning from what sessions read and change in a workspace, or go on with it.
+    Pause {
+        /// A directory of the workspace.
+        cwd: String,
+        /// True stops, false goes on.
+        paused: bool,
+        /// The session's variables.
+        environment: SessionEnvironment,
+    },
+}
+
+/// What happened to a file.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Observation {
+    /// The file: an absolute path, as the client gave it.
+    pub path: String,
+    /// What happened to it.
+    pub kind: ObservationKind,
+    /// The session's directory; empty where it is not known.
+    pub cwd: String,
+    /// The session's variables, which hold for this observation.
+    pub environment: SessionEnvironment,
+    /// Who saw it and when, as one JSON object (`docs/protocol.md` names its fields).
+    pub origin: String,
+}
+
+/// What may happen to a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ObservationKind {
+    /// It was read, whole or in part.
+    Read,
+    /// It was written or changed.
+    Edited,
+    /// It was removed.
+    Removed,
 }
 
 /// The entry of a [`SessionEnvironment`] that lists, separated by commas, which of [`PROVIDER_KEYS`]
@@ -131,8 +185,10 @@ pub enum DaemonMessage {
 pub enum Reply {
     /// To [`Request::Ask`].
     Answer(Answer),
-    /// To the requests that report or configure.
+    /// To the requests that report, configure, or change what is remembered.
     Report(Report),
+    /// To [`Request::Observe`]: it is queued.
+    Noted,
 }
 
 /// An answer.

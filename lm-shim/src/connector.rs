@@ -163,8 +163,8 @@ impl Connector {
                 match event {
                     Event::Progress(message) => on_progress(message),
                     Event::Reply(Ok(Reply::Answer(answer))) => return Ok(answer),
-                    Event::Reply(Ok(Reply::Report(_))) => {
-                        let message = "the daemon answered a question with a report";
+                    Event::Reply(Ok(Reply::Report(_) | Reply::Noted)) => {
+                        let message = "the daemon answered a question with something else";
                         return Err(AskError::Failed(Failure::new(FailureKind::Internal, message)));
                     }
                     Event::Reply(Err(failure)) if failure.kind == FailureKind::Draining => {

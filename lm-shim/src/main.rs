@@ -4,6 +4,7 @@
 //! main → mcp → stdio          (no arguments: what Claude Code starts)
 //!      → cli                  (arguments: people and scripts)
 //!        both → connector → connection, spawn → the daemon lm-core
+//!      → hook                 (`hook`: after each tool of a session; the endpoint by itself)
 //! ```
 //!
 //! The shim keeps no state, reads no repository and decides nothing about answers.
@@ -11,6 +12,7 @@
 mod cli;
 mod connection;
 mod connector;
+mod hook;
 mod log;
 mod mcp;
 mod spawn;
@@ -23,6 +25,10 @@ use std::{
 };
 
 fn main() -> ExitCode {
+    // Before anything else: a session waits for it after each of its tools.
+    if hook::is_wanted(env::args_os()) {
+        return hook::run();
+    }
     log::take_panics();
     if env::args_os().len() > 1 {
         cli::run()

@@ -32,12 +32,26 @@ fn main() {
     drop(started_daemon(&runtime, &sandbox, "warm-up"));
     assert!(sandbox.run(&["ask", "where is anything?"]).status.code().is_some());
 
-    let mut rows: [(&str, Vec<Duration>); 5] = [
+    // A home in which no daemon was ever started, and one in which it has left.
+    let (fresh, left) = (Sandbox::new(), Sandbox::new());
+    drop(started_daemon(&runtime, &left, "data"));
+    let project = sandbox.workspace("project");
+    fs::create_dir_all(project.join(".git/objects")).unwrap();
+    fs::create_dir_all(project.join(".git/refs")).unwrap();
+    fs::write(project.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    fs::write(project.join("file.rs"), "fn main() {}\n").unwrap();
+    let [short, long] = [2_000, 1_400_000].map(|bytes| edit_of(&project.join("file.rs"), bytes));
+
+    let mut rows: [(&str, Vec<Duration>); 9] = [
         ("`true`: start → end", Vec::new()),
         ("`sh -c :`: start → end", Vec::new()),
         ("shim: start → `initialize` answered", Vec::new()),
         ("shim through the plugin's launcher: the same", Vec::new()),
         ("daemon: start → handshake answered", Vec::new()),
+        ("`lm-shim hook`: start → end", Vec::new()),
+        ("`lm-shim hook`, a payload of 1.4 MB", Vec::new()),
+        ("`lm-shim hook`, the daemon has left", Vec::new()),
+        ("`lm-shim hook`, no daemon ever", Vec::new()),
     ];
     for round in 0..ROUNDS {
         rows[0].1.push(run_to_end(&mut Command::new("true")));
@@ -45,6 +59,10 @@ fn main() {
         rows[2].1.push(initialize(sandbox.command(binaries::shim())).0);
         rows[3].1.push(initialize(sandbox.command(&launcher)).0);
         rows[4].1.push(started_daemon(&runtime, &sandbox, &format!("daemon {round}")).took);
+        rows[5].1.push(hook(&sandbox, &short));
+        rows[6].1.push(hook(&sandbox, &long));
+        rows[7].1.push(hook(&left, &short));
+        rows[8].1.push(hook(&fresh, &short));
     }
     println!("| what | median ms | fastest ms | 95 % within ms | × `true` |\n|---|---|---|---|---|");
     let base = median(&mut rows[0].1).as_secs_f64();
@@ -67,6 +85,30 @@ fn main() {
     println!("| daemon | {} |", resident(daemon.child.0.id()));
     drop(shim.0.stdin.take());
     first_answers();
+}
+
+/// The payload of an edit, as long as the file that is quoted in it.
+fn edit_of(file: &Path, bytes: usize) -> Vec<u8> {
+    let payload = serde_json::json!({
+        "session_id": "benchmark",
+        "cwd": file.parent().unwrap(),
+        "hook_event_name": "PostToolUse",
+        "tool_name": "Edit",
+        "tool_input": { "file_path": file, "old_string": "a", "new_string": "b" },
+        "tool_response": { "filePath": file, "originalFile": "text \"quoted\"\n".repeat(bytes / 15) },
+    });
+    payload.to_string().into_bytes()
+}
+
+/// `lm-shim hook` from its start to its end, with a payload that is there at once.
+fn hook(sandbox: &Sandbox, payload: &[u8]) -> Duration {
+    let mut command = sandbox.shim(&["hook"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let start = Instant::now();
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(payload).unwrap();
+    assert!(child.wait().unwrap().success());
+    start.elapsed()
 }
 
 /// `lm-shim ask` from its start to its end, in a tree of 5,000 source files.

@@ -28,6 +28,8 @@ const RULES: &[Rule] = &[
             "lm-core/src/workspace/root.rs",
             "lm-core/src/workspace/repository.rs",
             "lm-core/src/workspace/registry.rs",
+            // what is kept of a workspace in the data directory,
+            "lm-core/src/workspace/kept.rs",
             // the file that a person named for the key,
             "lm-core/src/llm/credentials.rs",
             // judging a git repository before it is opened, and the user's own git configuration,

@@ -29,8 +29,8 @@ use crate::{
     memory::{
         log::{Fork, Source},
         prompt::Breakpoints,
-        told::Said,
         tokens::TokenEstimate,
+        told::Said,
     },
     tools::{ToolOutput, Tools},
 };

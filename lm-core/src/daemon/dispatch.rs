@@ -8,12 +8,12 @@ use std::{
 
 use lm_proto::{
     DataDirectory,
-    message::{Ask, Failure, FailureKind, Reply, Report, Request, SessionEnvironment, inherited_keys},
+    message::{Ask, Failure, FailureKind, Observation, Reply, Report, Request, SessionEnvironment, inherited_keys},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    clock, doctor,
+    clock, doctor, memory_report,
     provider_report::chosen_for_report,
     reports::{self, Subject},
     status::{Ending, Status},
@@ -24,7 +24,7 @@ use crate::{
     budget::Budget,
     llm::pricing::PriceOverrides,
     settings::{Changed, Problem, Provider, SettingsStore, show},
-    workspace::{Clock, Progress, Question, Workspaces, daily_limits},
+    workspace::{Clock, PauseError, Progress, Question, Workspaces, daily_limits, root::RootError},
 };
 
 /// While the file named by this variable exists, questions wait before they are answered; it is
@@ -142,6 +142,16 @@ impl Dispatcher {
             Request::TryProvider { changes, environment } => {
                 self.try_provider(changes, environment, cancel).await.map(Reply::Report)
             }
+            Request::Observe(observation) => {
+                self.observe(observation);
+                Ok(Reply::Noted)
+            }
+            Request::Empty { everywhere: true, .. } => self.blocking(|this| Ok(this.empty_all())).await,
+            Request::Empty { cwd, environment, .. } => self.blocking(move |this| this.empty(&cwd, &environment)).await,
+            Request::Reset { cwd, environment } => self.blocking(move |this| this.reset(&cwd, &environment)).await,
+            Request::Pause { cwd, paused, environment } => {
+                self.blocking(move |this| this.pause(&cwd, paused, &environment)).await
+            }
         }
     }
 
@@ -187,6 +197,48 @@ impl Dispatcher {
         Ok(Reply::Answer(reply.answer))
     }
 
+    /// Takes up an observation and returns at once.
+    pub fn observe(&self, observation: Observation) {
+        let settings = self.settings.for_request(&observation.environment).settings;
+        self.workspaces.observe(observation, settings);
+    }
+
+    /// Whether observations are still to be taken in.
+    #[must_use]
+    pub fn is_observing(&self) -> bool {
+        self.workspaces.is_observing()
+    }
+
+    fn empty(&self, cwd: &str, environment: &SessionEnvironment) -> Result<Report, Failure> {
+        let settings = self.settings.for_request(environment).settings;
+        let forgotten = self.workspaces.empty(cwd.as_ref(), &settings).map_err(|error| refused(&error))?;
+        tracing::info!(key = forgotten.key, "a workspace was emptied");
+        Ok(memory_report::emptied(&forgotten))
+    }
+
+    fn empty_all(&self) -> Report {
+        let forgotten = self.workspaces.empty_all();
+        tracing::info!(workspaces = forgotten.len(), "all workspaces were emptied");
+        memory_report::all_emptied(&forgotten)
+    }
+
+    fn reset(&self, cwd: &str, environment: &SessionEnvironment) -> Result<Report, Failure> {
+        let settings = self.settings.for_request(environment).settings;
+        let forgotten = self.workspaces.reset(cwd.as_ref(), &settings).map_err(|error| refused(&error))?;
+        tracing::info!(key = forgotten.key, "a workspace was reset");
+        Ok(memory_report::reset(&forgotten))
+    }
+
+    fn pause(&self, cwd: &str, paused: bool, environment: &SessionEnvironment) -> Result<Report, Failure> {
+        let settings = self.settings.for_request(environment).settings;
+        let outcome = self.workspaces.pause(cwd.as_ref(), paused, &settings).map_err(|error| match error {
+            PauseError::Root(error) => refused(&error),
+            PauseError::Kept(_) => Failure::new(FailureKind::Internal, error.to_string()),
+        })?;
+        tracing::info!(paused, "learning was paused or goes on");
+        Ok(memory_report::paused(&outcome, settings.passive_ingestion))
+    }
+
     fn stats(&self, cwd: &str, environment: &SessionEnvironment) -> Report {
         self.about(cwd, environment, reports::stats)
     }
@@ -224,6 +276,7 @@ impl Dispatcher {
             model: &chosen_for_report(&resolved, environment),
             inherited_keys: &inherited_keys(environment),
             spent: &self.budget.spent(now),
+            observations: self.workspaces.observations(),
             now,
         })
     }
@@ -296,6 +349,10 @@ impl Dispatcher {
         }
         Ok(())
     }
+}
+
+fn refused(error: &RootError) -> Failure {
+    Failure::new(FailureKind::InvalidRequest, error.to_string())
 }
 
 /// What an answer says about settings that were not accepted.

@@ -225,7 +225,7 @@ async fn reason_to_leave(server: &Server, endpoint: &Endpoint, listener: &Listen
     }
 }
 
-/// Lets running requests finish, up to a limit or to a second signal.
+/// Lets running requests and what was observed finish, up to a limit or to a second signal.
 async fn drain(server: &Server) {
     let Leaving { draining, hurried, closing } = &server.leaving;
     draining.cancel();
@@ -240,7 +240,9 @@ async fn drain(server: &Server) {
 
 async fn until_nothing_runs(server: &Server, limit: Duration) {
     let start = Instant::now();
-    while server.dispatcher.status().running() > 0 && start.elapsed() < limit {
+    // What was observed is taken in too: nobody reports it again.
+    let is_busy = || server.dispatcher.status().running() > 0 || server.dispatcher.is_observing();
+    while is_busy() && start.elapsed() < limit {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod lifecycle;
 pub mod lock;
 pub mod logging;
+mod memory_report;
 pub mod notes;
 mod provider_report;
 pub mod reports;

@@ -10,13 +10,13 @@ use std::{
 use lm_proto::{DataDirectory, message::Report};
 use serde_json::{Value as Json, json};
 
-use super::{provider_report, spending_report, status::Status};
+use super::{memory_report, provider_report, spending_report, status::Status};
 use crate::{
     agent::{offline::counted, provider::ChosenModel},
     budget::Spent,
     retrieval::{IndexState, IndexStatus},
     settings::{Origin, Resolved, show, table::ROWS},
-    workspace::WorkspaceStatus,
+    workspace::{ObservationStatus, WorkspaceStatus},
 };
 
 /// Entries of the data directory that are counted; beyond it its size is a lower bound.
@@ -42,6 +42,8 @@ pub struct Subject<'a> {
     pub model: &'a Result<Option<ChosenModel>, String>,
     /// What models have cost.
     pub spent: &'a Spent,
+    /// What became of what sessions have read and edited.
+    pub observations: ObservationStatus,
     /// Names of provider keys in the session's environment.
     pub inherited_keys: &'a [&'static str],
     /// The time.
@@ -82,6 +84,7 @@ pub fn stats(subject: &Subject<'_>) -> Report {
     if let Some(Err(reason)) = subject.root {
         row("here", reason);
     }
+    row("observed", &memory_report::observations_text(&subject.observations));
     row("workspaces", &workspaces_text(subject.workspaces));
     for workspace in subject.workspaces {
         let _ = writeln!(text, "  {}", workspace.root.display());
@@ -110,6 +113,7 @@ pub fn stats(subject: &Subject<'_>) -> Report {
             Ok(root) => json!({ "root": root, "error": null }),
             Err(error) => json!({ "root": null, "error": error }),
         }),
+        "observations": memory_report::observations_json(&subject.observations),
         "workspaces": subject.workspaces.iter().map(workspace_json).collect::<Json>(),
         "settings": {
             "file": subject.config_file.display().to_string(),
@@ -192,15 +196,17 @@ fn workspace_text(workspace: &WorkspaceStatus) -> String {
     );
     let memory = &workspace.memory;
     if memory.answers > 0 {
-        let _ = write!(
-            text,
-            "; remembers {}, window {} % full",
-            counted(memory.answers, "answer"),
-            memory.fill.percent()
-        );
+        let _ =
+            write!(text, "; remembers {}, window {} % full", counted(memory.answers, "answer"), memory.fill.percent());
     }
     if memory.known_files > 0 {
         let _ = write!(text, "; knows {}", counted(memory.known_files, "file"));
+    }
+    if workspace.paused {
+        text.push_str("; learning is paused");
+        if workspace.missed > 0 {
+            let _ = write!(text, ", {} passed over", counted(workspace.missed as usize, "observation"));
+        }
     }
     for trouble in &memory.troubles {
         let _ = write!(text, "; {trouble}");
@@ -248,6 +254,8 @@ fn workspace_json(workspace: &WorkspaceStatus) -> Json {
             "running": workspace.running,
             "waiting": workspace.waiting,
         },
+        "paused": workspace.paused,
+        "observed": { "missed": workspace.missed },
         "index": {
             "state": state,
             "error": error,

@@ -4,8 +4,11 @@ use lm_proto::Build;
 
 use super::*;
 use crate::{
-    agent::answer::WindowFill, daemon::status::Ending, retrieval::LeftOut, settings::SettingsStore,
-    workspace::MemoryStatus,
+    agent::answer::WindowFill,
+    daemon::status::Ending,
+    retrieval::LeftOut,
+    settings::SettingsStore,
+    workspace::{Dropped, MemoryStatus},
 };
 
 fn workspace() -> WorkspaceStatus {
@@ -16,6 +19,8 @@ fn workspace() -> WorkspaceStatus {
         running: 1,
         waiting: 2,
         vanished: false,
+        paused: false,
+        missed: 0,
         index: IndexStatus {
             state: IndexState::Ready,
             files: 5012,
@@ -48,6 +53,8 @@ fn stats_say_it_all_in_80_columns() {
     let _running = (status.question(), status.question());
     let vanished = WorkspaceStatus {
         vanished: true,
+        paused: true,
+        missed: 3,
         root: "/home/me/gone".into(),
         index: IndexStatus { state: IndexState::Failed("no space left on device".into()), ..IndexStatus::default() },
         ..workspace()
@@ -66,6 +73,11 @@ fn stats_say_it_all_in_80_columns() {
         root: Some(&Err("`/` is the root of the file system, too much to be a workspace".into())),
         model: &Ok(None),
         spent: &budget.spent(status.started_at),
+        observations: ObservationStatus {
+            waiting: 1,
+            taken: 40,
+            dropped: Dropped { outside: 2, paused: 3, overflow: 1, ..Dropped::default() },
+        },
         inherited_keys: &["ANTHROPIC_API_KEY"],
         now: status.started_at + Duration::from_secs(7_500),
     });

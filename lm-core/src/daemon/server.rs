@@ -13,7 +13,7 @@ use lm_proto::{
     codec::Codec,
     endpoint::{Listener, Stream},
     handshake::{Hello, Intent, State, Welcome},
-    message::{ClientMessage, DaemonMessage, Failure, FailureKind, Reply, Request},
+    message::{ClientMessage, DaemonMessage, Failure, FailureKind, Observation, Reply, Request},
 };
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::{
@@ -102,9 +102,11 @@ impl Server {
         };
         let protocol = protocol.unwrap_or_default();
         let welcome = Welcome { protocol, state, build: self.build, pid: std::process::id() };
-        timeout(HANDSHAKE_LIMIT, welcome.write(&mut stream)).await??;
+        let heard = timeout(HANDSHAKE_LIMIT, welcome.write(&mut stream)).await?;
         match (hello.intent, state) {
+            // Also where the client has gone by now: what it sent with its hello is still to be read.
             (Intent::Serve, State::Ready) => self.exchange(stream).await,
+            _ if heard.is_err() => heard,
             // Kept open, so that whoever asked sees the end.
             (Intent::Drain, _) => {
                 self.leaving.closing.cancelled().await;
@@ -114,7 +116,8 @@ impl Server {
         }
     }
 
-    /// Reads requests and writes replies, both at once, until the client is gone.
+    /// Reads requests and writes replies, both at once, until the client is gone and all is read that
+    /// it has sent.
     async fn exchange(self: Arc<Self>, stream: Stream) -> io::Result<()> {
         let _client = self.dispatcher.status().client();
         let (reading, writing) = tokio::io::split(stream);
@@ -125,6 +128,10 @@ impl Server {
         let read = async {
             while let Some(message) = incoming.next().await {
                 match message? {
+                    // At once and in order, not as work that ends with its client.
+                    ClientMessage::Request { id, request: Request::Observe(observation) } => {
+                        requests.observe(id, observation).await;
+                    }
                     ClientMessage::Request { id, request } => requests.start(id, request).await,
                     ClientMessage::Cancel { id } => requests.cancel(id),
                 }
@@ -133,8 +140,13 @@ impl Server {
         };
         let write = async {
             while let Some(Outgoing { message, _running }) = queue.recv().await {
-                outgoing.send(message).await?;
+                if outgoing.send(message).await.is_err() {
+                    requests.abandon();
+                    break;
+                }
             }
+            // Nobody reads any more; the end of what was sent is the end of the connection.
+            while queue.recv().await.is_some() {}
             Ok(())
         };
         tokio::select! {
@@ -188,9 +200,27 @@ impl Requests {
         });
     }
 
+    /// Takes up an observation.
+    async fn observe(&self, id: u64, observation: Observation) {
+        if self.server.leaving.draining.is_cancelled() {
+            return self.refuse(id, draining()).await;
+        }
+        self.server.dispatcher.observe(observation);
+        self.reply(id, Ok(Reply::Noted)).await;
+    }
+
     async fn refuse(&self, id: u64, failure: Failure) {
-        let message = DaemonMessage::Reply { id, outcome: Err(failure) };
+        self.reply(id, Err(failure)).await;
+    }
+
+    async fn reply(&self, id: u64, outcome: Result<Reply, Failure>) {
+        let message = DaemonMessage::Reply { id, outcome };
         let _ = self.outgoing.send(Outgoing { message, _running: None }).await;
+    }
+
+    /// Gives up all requests, those that come later too: nobody will hear of them.
+    fn abandon(&self) {
+        self.connection.cancel();
     }
 
     fn cancel(&self, id: u64) {

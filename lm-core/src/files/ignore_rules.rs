@@ -236,6 +236,25 @@ impl WorkspaceFiles {
         Ok(())
     }
 
+    /// Whether a file, given relative to the root, is left out of what is searched by a rule of a person's
+    /// or of git's, as a walk would leave it out. Whether it exists does not matter.
+    pub(crate) fn is_left_out(&self, path: &Path) -> bool {
+        const ALL: RulesPresent = RulesPresent { own: true, git: true, repository: true };
+        let mut rules = IgnoreRules::default();
+        let mut reached = PathBuf::new();
+        let mut parts = path.components().peekable();
+        while let Some(part) = parts.next() {
+            let Component::Normal(part) = part else { return true };
+            let Ok(deeper) = rules.descend(self, &reached, ALL) else { return true };
+            rules = deeper;
+            reached.push(part);
+            if part == ".git" || rules.ignores(&reached, parts.peek().is_some()) || self.is_excluded(&reached) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Whether the root has no `.livememoryignore`, or one that can be read.
     pub(super) fn root_rules_are_readable(&self) -> bool {
         !matches!(self.own_rules(Path::new("")), Some(None))

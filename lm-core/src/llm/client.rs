@@ -6,7 +6,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ApiKey, Completion, ModelError, ModelRequest, Transport, anthropic::AnthropicClient, credentials::short_digest, openai::OpenAiClient,
+    ApiKey, Completion, ModelError, ModelRequest, Transport, anthropic::AnthropicClient, credentials::short_digest,
+    openai::OpenAiClient,
 };
 
 /// A wire format.

@@ -193,7 +193,7 @@ impl Log {
         &self.exchanges
     }
 
- /// What was committed before anything else.
+    /// What was committed before anything else.
     #[must_use]
     pub fn opening(&self) -> &Opening {
         &self.opening

@@ -43,8 +43,14 @@ fn the_first_to_finish_commits_whole_and_the_later_one_is_kept_too() {
     let (mut first, mut second) = (log.fork(), log.fork());
     answer(&mut first, rounds("one", 2, 2, true));
     answer(&mut second, rounds("two", 1, 1, true));
-    assert_eq!(log.commit(second, Retain::All, Provenance::default()), Some(Commit { form: Form::Whole, dropped_blocks: 0 }));
-    assert_eq!(log.commit(first, Retain::All, Provenance::default()), Some(Commit { form: Form::Rebased, dropped_blocks: 2 }));
+    assert_eq!(
+        log.commit(second, Retain::All, Provenance::default()),
+        Some(Commit { form: Form::Whole, dropped_blocks: 0 })
+    );
+    assert_eq!(
+        log.commit(first, Retain::All, Provenance::default()),
+        Some(Commit { form: Form::Rebased, dropped_blocks: 2 })
+    );
     assert_eq!(log.exchanges().len(), 2);
     let reasoning = |exchange: &Exchange| {
         exchange
@@ -61,7 +67,10 @@ fn a_reduced_commit_keeps_question_and_answer_and_counts_the_rest() {
     let mut log = Log::default();
     let mut fork = log.fork();
     answer(&mut fork, rounds("q", 3, 2, false));
-    assert_eq!(log.commit(fork, Retain::None, Provenance::default()), Some(Commit { form: Form::Reduced, dropped_blocks: 12 }));
+    assert_eq!(
+        log.commit(fork, Retain::None, Provenance::default()),
+        Some(Commit { form: Form::Reduced, dropped_blocks: 12 })
+    );
     assert_eq!(committed(&log), rounds("q", 0, 0, false));
 }
 

@@ -12,5 +12,5 @@ pub mod log;
 pub mod manifest;
 pub mod prompt;
 pub mod quote;
-pub mod told;
 pub mod tokens;
+pub mod told;

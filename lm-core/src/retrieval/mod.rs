@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-pub use retriever::Retriever;
+pub use retriever::{Retriever, lower_priority};
 
 /// What a search may take and give.
 #[derive(Clone, Copy, Debug)]

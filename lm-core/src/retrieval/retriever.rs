@@ -151,6 +151,20 @@ impl Retriever {
         self.shared.state().index.as_deref().map_or(0, WorkspaceIndex::segments)
     }
 
+    /// Ends background work, waits for that up to `limit`, and keeps no index from then on; searches
+    /// that are going on or still come are live. Blocks.
+    pub fn close(&self, limit: Duration) {
+        const POLL: Duration = Duration::from_millis(2);
+        self.shared.stop.cancel();
+        let start = Instant::now();
+        while self.is_working() && start.elapsed() < limit {
+            thread::sleep(POLL);
+        }
+        let mut state = self.shared.state();
+        (state.index, state.opened) = (None, true);
+        state.phase = IndexState::Unopened;
+    }
+
     /// Whether background work is going on.
     #[must_use]
     pub fn is_working(&self) -> bool {
@@ -311,10 +325,11 @@ impl Drop for Finished<'_> {
 
 /// Whoever works at this machine comes first. Threads started from this one inherit it.
 #[cfg(target_os = "linux")]
-fn lower_priority() {
+pub fn lower_priority() {
     // On Linux niceness belongs to the thread. It may be forbidden; then nothing is lost but courtesy.
     let _ = rustix::process::nice(10);
 }
 
+/// Whoever works at this machine comes first; here threads have no priority that could be given up.
 #[cfg(not(target_os = "linux"))]
-fn lower_priority() {}
+pub fn lower_priority() {}

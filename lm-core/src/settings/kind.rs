@@ -38,6 +38,8 @@ pub enum Kind {
     Path,
     /// Texts, separated by commas or new lines.
     List,
+    /// Globs of paths relative to the workspace, separated by commas or new lines.
+    Patterns,
     /// Absolute paths or globs, separated by commas or new lines; a leading `~` is the home directory.
     Locations,
     /// One JSON object.
@@ -61,7 +63,7 @@ pub enum Value {
     Text(String),
     /// Of [`Kind::Path`], with the home directory filled in.
     Path(PathBuf),
-    /// Of [`Kind::List`] and [`Kind::Locations`], the latter with the home directory filled in.
+    /// Of [`Kind::List`], [`Kind::Patterns`] and [`Kind::Locations`], the last with the home directory filled in.
     List(Vec<String>),
     /// Of [`Kind::Object`].
     Object(serde_json::Map<String, Json>),
@@ -97,6 +99,10 @@ impl Kind {
             Self::Url => "an http:// or https:// address without a name or password in it".into(),
             Self::Path => "an absolute path (a leading ~/ is the home directory)".into(),
             Self::List => "texts separated by commas or new lines".into(),
+            Self::Patterns => {
+                "patterns of paths relative to the workspace (no leading /, no ..) separated by commas or new lines"
+                    .into()
+            }
             Self::Locations => {
                 "absolute paths or globs (or ones that begin with ~/ or **/) separated by commas or new lines".into()
             }
@@ -141,6 +147,10 @@ impl Kind {
                 (one_line && path.is_absolute()).then_some(Value::Path(path))
             }
             Self::List => Some(Value::List(items(text).map(str::to_owned).collect())),
+            Self::Patterns => {
+                let patterns: Vec<String> = items(text).map(str::to_owned).collect();
+                patterns.iter().all(|pattern| relative_glob(pattern).is_some()).then_some(Value::List(patterns))
+            }
             Self::Locations => items(text).map(|item| location(item, home)).collect::<Option<_>>().map(Value::List),
             Self::Object => match serde_json::from_str(text).ok()? {
                 Json::Object(object) => Some(Value::Object(object)),
@@ -160,11 +170,12 @@ impl Kind {
             Json::Number(_) if matches!(self, Self::Integer { .. } | Self::Number { .. }) => {
                 self.parse(&json.to_string(), home)
             }
-            Json::Array(array) if matches!(self, Self::List | Self::Locations) => {
+            Json::Array(array) if matches!(self, Self::List | Self::Patterns | Self::Locations) => {
                 let texts = array.iter().map(Json::as_str).collect::<Option<Vec<_>>>()?;
                 // A comma inside an element belongs to it: only the element is parsed, not the join.
                 let parsed = texts.into_iter().filter(|text| !text.trim().is_empty()).map(|text| match self {
                     Self::Locations => location(text.trim(), home),
+                    Self::Patterns => relative_glob(text.trim()).map(|_| text.trim().to_owned()),
                     _ => Some(text.trim().to_owned()),
                 });
                 parsed.collect::<Option<_>>().map(Value::List)
@@ -246,6 +257,21 @@ fn location(item: &str, home: Option<&Path>) -> Option<String> {
     let expanded = expand_home(item, home)?;
     let anchored = expanded.starts_with("**/") || Path::new(&expanded).is_absolute();
     (anchored && globset::Glob::new(&expanded).is_ok()).then_some(expanded)
+}
+
+/// A glob of paths relative to a workspace, in which `*` and `?` also match `/`; `None` where it is none.
+#[must_use]
+pub fn relative_glob(pattern: &str) -> Option<globset::Glob> {
+    let pattern = pattern.trim();
+    let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
+    let is_inside = !pattern.starts_with(['/', '\\', '~'])
+        && pattern.as_bytes().get(1) != Some(&b':')
+        && pattern.split(['/', '\\']).all(|part| part != "..");
+    let glob = globset::GlobBuilder::new(pattern)
+        .literal_separator(false)
+        .case_insensitive(cfg!(any(windows, target_os = "macos")))
+        .build();
+    glob.ok().filter(|_| is_inside && !pattern.is_empty())
 }
 
 fn headers(text: &str) -> Option<Value> {

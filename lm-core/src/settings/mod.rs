@@ -18,6 +18,7 @@ pub mod table;
 
 pub use config_file::ConfigError;
 pub use field::{Concurrency, LogLevel, Provider, RepoRootMode};
+pub use kind::relative_glob;
 pub use resolve::{Origin, Problem, Resolved};
 pub use secret::Secret;
 pub use store::{Changed, SettingsStore};

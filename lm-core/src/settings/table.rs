@@ -175,9 +175,9 @@ settings! {
     /// Offer two more tools that ask without waiting and fetch the answer later.
     async_tools: bool = false, Kind::Switch, Request, Planned;
     /// Learn from the files that the coding agent reads and edits.
-    passive_ingestion: bool = true, Kind::Switch, Request, Planned;
+    passive_ingestion: bool = true, Kind::Switch, Request, Now;
     /// The largest file in bytes that is learned from or preloaded.
-    passive_max_file_bytes: u64 = 262_144, integer(1_024, 16 * MEBIBYTE), Request, Planned;
+    passive_max_file_bytes: u64 = 262_144, integer(1_024, 16 * MEBIBYTE), Request, Now;
     /// Reject once an answer that a cold memory gives without looking.
     force_explore_when_cold: bool = true, Kind::Switch, Request, Now;
     /// Keep what was read on the way to an answer.
@@ -198,8 +198,9 @@ settings! {
     preload_globs: Vec<String> = Vec::new(), Kind::List, Request, Now;
     /// The most bytes that are preloaded, within the floor's share of the window; 0 is nothing.
     preload_max_total_bytes: u64 = 2_097_152, integer(0, 64 * MEBIBYTE), Request, Now;
-    /// Workspace-relative patterns outside which nothing is learned; empty is everything.
-    file_globs: Vec<String> = Vec::new(), Kind::List, Request, Planned;
+    /// Workspace-relative patterns outside which nothing is learned; empty is everything. `*` and `?` also
+    /// match `/`, as in `src/*.rs,*.md`.
+    file_globs: Vec<String> = Vec::new(), Kind::Patterns, Request, Now;
     /// Dollars per million tokens of input, where the model's price is not known.
     price_input: Option<f64> = None, number(0.0, 10_000.0), Request, Now;
     /// Dollars per million tokens of output, where the model's price is not known.

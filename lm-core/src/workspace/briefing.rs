@@ -225,7 +225,8 @@ impl Briefer {
         let search = &self.workspace.retriever;
         let found = search.search_without(&self.excluded, question, limits, &|_: &str| {}, &self.cancel);
         // Where nothing is found the model finds its own way.
-        let Ok(SearchOutcome { places, verdict: Verdict::Found | Verdict::Overview | Verdict::Weak, .. }) = found else {
+        let Ok(SearchOutcome { places, verdict: Verdict::Found | Verdict::Overview | Verdict::Weak, .. }) = found
+        else {
             return;
         };
         let now = SystemTime::now();

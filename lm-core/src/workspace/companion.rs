@@ -24,15 +24,13 @@ use super::{
     texts::Texts,
 };
 use crate::{
-    agent::{
-        answer::WindowFill, inquiry::prompt_window, prefix_gate::PrefixGate, prompts, provider::ChosenModel,
-    },
+    agent::{answer::WindowFill, inquiry::prompt_window, prefix_gate::PrefixGate, prompts, provider::ChosenModel},
     files::{Excluded, FileStamp, FileText, WorkspaceFiles},
     memory::{
         log::{Epoch, Fork, Log, Provenance, Retain, Source},
         manifest::{Gap, Look, Manifest},
-        told::Standing,
         tokens::TokenEstimate,
+        told::Standing,
     },
     settings::Settings,
     tools::{GitUser, LeftBehind, READ_CAP, Tools, directory_tree},
@@ -345,12 +343,7 @@ impl Companion {
     }
 
     /// Takes note of what the coding agent did with a file, and of what was found there.
-    pub(super) fn observe(
-        &self,
-        path: Arc<str>,
-        deed: crate::memory::manifest::Deed,
-        look: Look<FileStamp>,
-    ) {
+    pub(super) fn observe(&self, path: Arc<str>, deed: crate::memory::manifest::Deed, look: Look<FileStamp>) {
         self.state().manifest.observe(path, deed, look);
     }
 

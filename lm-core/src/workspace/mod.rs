@@ -1,21 +1,28 @@
 //! One workspace per repository root, and the door through which the daemon asks them.
 //!
 //! Here a directory becomes a root ([`path`], [`repository`], [`root`]), a root becomes an open
-//! workspace, and questions about one take turns. Not allowed here: reading the files of a workspace
+//! workspace, and questions about one take turns; what sessions read and edit finds its workspace
+//! ([`observe`], [`intake`]), and what is kept of one is forgotten ([`forget`]). Not allowed here: reading the files of a workspace
 //! (that is `files`' door), deciding what an answer looks like (that is the agent's), the network.
 
 mod admission;
 mod briefing;
 mod companion;
+mod forget;
 pub mod freshness;
+mod gate;
+mod intake;
+mod kept;
+mod learning;
 mod model_answer;
+mod observe;
 pub mod path;
 mod preload;
 mod registry;
 pub mod repository;
 pub mod root;
+pub mod scope;
 mod store;
-#[cfg_attr(not(test), expect(dead_code, reason = "kept from when a text is first shown"))]
 mod texts;
 
 use std::{
@@ -26,17 +33,22 @@ use std::{
 
 use lm_proto::{
     DataDirectory,
-    message::{Answer, Failure, FailureKind},
+    message::{Answer, Failure, FailureKind, Observation},
     question,
 };
 use tokio_util::sync::CancellationToken;
 
 pub use companion::MemoryStatus;
-pub use registry::WorkspaceStatus;
+pub use forget::{PauseError, Paused};
+pub use kept::KeptSize;
+pub use observe::{Dropped, ObservationStatus};
+pub use registry::{Forgotten, WorkspaceStatus};
 
 use self::{
     admission::{Limits, Permit, QueueFull},
+    intake::Intake,
     model_answer::{ModelQuestion, Unanswered},
+    observe::Observations,
     registry::{Registry, Workspace},
     root::{RootError, RootRules},
 };
@@ -85,10 +97,14 @@ const RESERVE: Duration = Duration::from_millis(500);
 /// How long the search for places may take where a model has used up all the time there was.
 const FALLBACK: Duration = Duration::from_secs(3);
 
+/// How long a question waits for what was observed before it.
+const SETTLING: Duration = Duration::from_millis(100);
+
 /// All workspaces that were asked about since the daemon started.
 #[expect(missing_debug_implementations, reason = "it holds a clock")]
 pub struct Workspaces {
     registry: Arc<Registry>,
+    observations: Arc<Observations>,
     home: Option<PathBuf>,
     budget: Budget,
     clock: Clock,
@@ -110,7 +126,29 @@ impl Workspaces {
     #[must_use]
     pub fn new(data: DataDirectory, home: Option<PathBuf>, budget: Budget, clock: Clock) -> Self {
         let home = home.filter(|home| home.is_absolute());
-        Self { registry: Arc::new(Registry::new(data)), home, budget, clock, transport: OnceLock::new() }
+        let registry = Arc::new(Registry::new(data));
+        let intake = Intake { registry: Arc::clone(&registry), home: home.clone() };
+        let observations = Observations::new(move |observed, is_forgotten| intake.take_in(observed, is_forgotten));
+        Self { registry, observations, home, budget, clock, transport: OnceLock::new() }
+    }
+
+    /// Takes up that a session has read or edited a file, and returns at once; its workspace is found and
+    /// told in the background. The settings are the session's.
+    pub fn observe(&self, observation: Observation, settings: Settings) {
+        let Observation { path, kind, cwd, .. } = observation;
+        self.observations.add(path, kind, cwd.into(), settings);
+    }
+
+    /// Whether observations wait or are being taken in.
+    #[must_use]
+    pub fn is_observing(&self) -> bool {
+        !self.observations.is_idle()
+    }
+
+    /// What became of observations.
+    #[must_use]
+    pub fn observations(&self) -> ObservationStatus {
+        self.observations.status()
     }
 
     /// The connections to models, which all workspaces share. Made when first needed: reading the
@@ -153,6 +191,8 @@ impl Workspaces {
         let due = started + question.time_left;
         question::check(&question.text).map_err(|error| invalid(error.to_string()))?;
         let (workspace, excluded) = self.open(&question, due).await?;
+        // What its session has just read or edited is known to the answer.
+        self.observations.settled(SETTLING.min(question.time_left)).await;
 
         let limits = Limits::new(&question.settings);
         let permit = match tokio::time::timeout_at(due.into(), workspace.admission.enter(limits)).await {
@@ -250,10 +290,12 @@ impl Workspaces {
     /// Whether background work is going on that a leaving daemon would lose.
     #[must_use]
     pub fn is_working(&self) -> bool {
-        self.registry
-            .all()
-            .iter()
-            .any(|workspace| workspace.admission.busy() != (0, 0) || workspace.retriever.is_working())
+        self.is_observing()
+            || self
+                .registry
+                .all()
+                .iter()
+                .any(|workspace| workspace.admission.busy() != (0, 0) || workspace.retriever.is_working())
     }
 
     /// The open workspaces, sorted by root. May block on the file system.

@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     agent::{
-        briefing::Briefing,
         answer::{self, Checked, CitedPlace, Cut, WindowFill},
+        briefing::Briefing,
         citations,
         inquiry::{Answered, Book, Bounds, Failed, Inquiry, InquiryError, Tally},
         offline::Timing,
@@ -259,11 +259,7 @@ fn rests_on(fork: &Fork, seen: &BTreeSet<Source>, told_along: &[Source], checked
     if sources.is_empty() { told_along.to_vec() } else { sources.into_iter().collect() }
 }
 
-async fn check_citations(
-    files: &Arc<WorkspaceFiles>,
-    text: &str,
-    seen: &BTreeSet<Source>,
-) -> Result<Checked, String> {
+async fn check_citations(files: &Arc<WorkspaceFiles>, text: &str, seen: &BTreeSet<Source>) -> Result<Checked, String> {
     let (files, text, seen) = (Arc::clone(files), text.to_owned(), seen.clone());
     let check = tokio::task::spawn_blocking(move || check(&files, &text, &seen));
     check.await.map_err(|error| format!("checking the citations broke off: {error}"))

@@ -122,12 +122,7 @@ fn is_outside(glob: &str) -> bool {
     glob.starts_with(['/', '\\', '~']) || is_drive || glob.split(['/', '\\']).any(|part| part == "..")
 }
 
-fn matching(
-    files: &WorkspaceFiles,
-    wanted: &GlobSet,
-    deadline: Instant,
-    cancel: &CancellationToken,
-) -> Vec<PathBuf> {
+fn matching(files: &WorkspaceFiles, wanted: &GlobSet, deadline: Instant, cancel: &CancellationToken) -> Vec<PathBuf> {
     let limits = WalkLimits { max_files: LISTED_MAX, deadline, threads: 2, stamps: false };
     let found = Mutex::new(Vec::new());
     let walked = files.walk(

@@ -6,16 +6,19 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
-use lm_proto::{DataDirectory, directory::create_private};
+use lm_proto::DataDirectory;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     admission::Admission,
     companion::{Companion, MemoryStatus},
+    gate::Gate,
+    kept::{Kept, KeptSize},
     root::Root,
 };
 use crate::{
@@ -27,6 +30,9 @@ use crate::{
 /// some open files.
 const OPEN_MAX: usize = 16;
 
+/// How long background work may take to end where its workspace is forgotten.
+const ENDING: Duration = Duration::from_secs(5);
+
 /// A workspace that is open.
 #[derive(Debug)]
 pub(super) struct Workspace {
@@ -35,6 +41,12 @@ pub(super) struct Workspace {
     pub(super) companion: Arc<Companion>,
     pub(super) admission: Arc<Admission>,
     pub(super) answered: AtomicU64,
+    /// Observations that were dropped because learning was paused.
+    pub(super) missed: AtomicU64,
+    /// Cancelled where the workspace was emptied: whoever still has it writes nothing back.
+    pub(super) forgotten: CancellationToken,
+    kept: Kept,
+    paused: AtomicBool,
     identity: Option<Identity>,
     used: Mutex<Instant>,
 }
@@ -54,6 +66,10 @@ pub struct WorkspaceStatus {
     pub waiting: u32,
     /// Whether its directory is gone.
     pub vanished: bool,
+    /// Whether learning is paused.
+    pub paused: bool,
+    /// Observations dropped because learning was paused.
+    pub missed: u64,
     /// Where its index stands.
     pub index: IndexStatus,
     /// What is remembered of it.
@@ -65,17 +81,21 @@ impl Workspace {
         let identity = identity(&root.path);
         // Tells at once whether it can be read at all.
         drop(WorkspaceFiles::open(&root.path).map_err(|error| error.source)?);
-        let kept = kept_directory(data, &root.key);
+        let kept = Kept::new(data, &root.key);
         // Without a place for an index the search is live; the retriever says so.
-        if let Err(error) = create_private(&data.workspaces()).and_then(|()| create_private(&kept)) {
-            tracing::warn!("cannot create `{}`: {error}", kept.display());
+        if let Err(error) = kept.create() {
+            tracing::warn!(%error, key = root.key, "cannot create the directory of a workspace");
         }
         Ok(Self {
-            retriever: Retriever::new(root.path.clone(), kept.join("index")),
-            companion: Arc::new(Companion::open(&root.path, &root.key, &kept.join("memory"))),
+            retriever: Retriever::new(root.path.clone(), kept.index()),
+            companion: Arc::new(Companion::open(&root.path, &root.key, &kept.memory())),
             root,
             admission: Arc::default(),
             answered: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+            forgotten: CancellationToken::new(),
+            paused: AtomicBool::new(kept.is_paused()),
+            kept,
             identity,
             used: Mutex::new(Instant::now()),
         })
@@ -84,6 +104,17 @@ impl Workspace {
     /// Whether the directory that was opened is the one that its path leads to now.
     fn is_current(&self) -> bool {
         identity(&self.root.path).is_some_and(|now| Some(now) == self.identity)
+    }
+
+    /// Whether nothing is to be learned from what sessions read and edit.
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
+    /// Pauses learning or goes on with it, also for later daemons. Returns whether it was paused.
+    pub(super) fn pause(&self, paused: bool) -> io::Result<bool> {
+        self.kept.set_paused(paused)?;
+        Ok(self.paused.swap(paused, Ordering::AcqRel))
     }
 
     fn is_idle(&self) -> bool {
@@ -103,15 +134,12 @@ impl Workspace {
             running,
             waiting,
             vanished: !self.is_current(),
+            paused: self.is_paused(),
+            missed: self.missed.load(Ordering::Relaxed),
             index: self.retriever.status(),
             memory: self.companion.status(),
         }
     }
-}
-
-/// Where everything about one workspace is kept.
-fn kept_directory(data: &DataDirectory, key: &str) -> PathBuf {
-    data.workspaces().join(key)
 }
 
 /// Tells a directory from a later one at the same path.
@@ -138,11 +166,75 @@ fn identity(path: &Path) -> Option<Identity> {
 pub(super) struct Registry {
     data: DataDirectory,
     open: Mutex<HashMap<String, Arc<Workspace>>>,
+    gate: Gate,
+}
+
+/// What was known of a workspace before it was forgotten.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Forgotten {
+    /// Its root, where that is known: of what is not open only the key is.
+    pub root: Option<PathBuf>,
+    /// What was kept of it lay under this name.
+    pub key: String,
+    /// Answers that its conversation held.
+    pub answers: usize,
+    /// Files that were observed in it.
+    pub observed: usize,
+    /// Questions that are being answered still; nothing of them is written back.
+    pub running: u32,
+    /// Whether learning was paused.
+    pub was_paused: bool,
+    /// How much lay on the disk.
+    pub disk: KeptSize,
+    /// Why something still lies there.
+    pub left: Option<String>,
 }
 
 impl Registry {
     pub(super) fn new(data: DataDirectory) -> Self {
-        Self { data, open: Mutex::default() }
+        if let Err(error) = Kept::sweep(&data) {
+            tracing::warn!(%error, "cannot remove what is left of a forgotten workspace");
+        }
+        Self { data, open: Mutex::default(), gate: Gate::default() }
+    }
+
+    /// Whether anything of a workspace is known or kept.
+    pub(super) fn knows(&self, key: &str) -> bool {
+        self.lock().contains_key(key) || Kept::new(&self.data, key).exists()
+    }
+
+    /// The keys of all workspaces of which anything is known or kept, sorted.
+    pub(super) fn keys(&self) -> Vec<String> {
+        let mut keys = Kept::keys(&self.data);
+        keys.extend(self.lock().keys().cloned());
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    /// Closes a workspace and removes all that is kept of it. Questions that are being answered go on
+    /// without it. Blocks.
+    pub(super) fn forget(&self, key: &str) -> Forgotten {
+        // Until the end nobody opens it: neither half of the old one nor what is then removed.
+        let _alone = self.gate.alone(key);
+        let workspace = self.lock().remove(key);
+        let kept = Kept::new(&self.data, key);
+        let mut forgotten =
+            Forgotten { key: key.to_owned(), was_paused: kept.is_paused(), disk: kept.size(), ..Forgotten::default() };
+        if let Some(workspace) = workspace {
+            workspace.forgotten.cancel();
+            forgotten.root = Some(workspace.root.path.clone());
+            let memory = workspace.companion.status();
+            (forgotten.answers, forgotten.observed) = (memory.answers, memory.known_files);
+            forgotten.running = workspace.admission.busy().0;
+            workspace.retriever.close(ENDING);
+        }
+        if let Err(error) = kept.remove() {
+            tracing::warn!(%error, key, "cannot remove all of a workspace");
+            let place = self.data.workspaces();
+            forgotten.left = Some(format!("cannot remove all of it from `{}`: {error}", place.display()));
+        }
+        forgotten
     }
 
     /// The workspace of a root, opened where it is not. May block on the file system.
@@ -156,6 +248,7 @@ impl Registry {
             self.close(&workspace);
         }
         // Not under the lock: one slow disk must not hold up the others.
+        let _open = self.gate.open(&root.key);
         let fresh = Arc::new(Workspace::open(root, &self.data)?);
         let closed = {
             let mut open = self.lock();

@@ -115,6 +115,62 @@ pub fn find(directory: &Path, rules: RootRules<'_>) -> Result<Root, RootError> {
     Ok(Root { path, key, marker })
 }
 
+/// A file of a workspace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Its workspace.
+    pub root: Root,
+    /// Where it lies in it: relative to the root, with `/` between parts. The file need not exist.
+    pub path: String,
+}
+
+/// Finds the workspace of a file, which need not exist any more, from the directory it lies in. Outside
+/// any repository that directory alone would be too little; the workspace is then that of the session's
+/// directory, if the file lies in it.
+///
+/// # Errors
+/// Where it lies in no workspace, or in a place that is excluded.
+pub fn place(file: &Path, session: Option<&Path>, rules: RootRules<'_>) -> Result<Place, RootError> {
+    let given = PathBuf::from(normalize(&file.to_string_lossy(), PathStyle::NATIVE)?);
+    let missing = || RootError::Missing(given.clone());
+    let mut existing = given.parent().ok_or_else(missing)?;
+    let mut below = vec![given.file_name().ok_or_else(missing)?];
+    while !existing.is_dir() {
+        // `..` after something that is gone leads nowhere.
+        below.push(existing.file_name().ok_or_else(missing)?);
+        existing = existing.parent().ok_or_else(missing)?;
+    }
+    let mut root = find(existing, rules)?;
+    let directory = enter(existing)?;
+    if root.marker.is_none() {
+        root = find(session.ok_or_else(missing)?, rules)?;
+    }
+    let canonical: PathBuf = std::iter::once(directory.as_os_str()).chain(below.into_iter().rev()).collect();
+    check_excluded(&[&given, &canonical], rules)?;
+    let relative = canonical.strip_prefix(&root.path).map_err(|_| missing())?;
+    let parts: Option<Vec<&str>> = relative.components().map(|part| part.as_os_str().to_str()).collect();
+    let path = parts.ok_or_else(missing)?.join("/");
+    Ok(Place { root, path })
+}
+
+/// Under which keys something may be kept of a directory that is gone: its own, then those of the
+/// directories above it that are gone too.
+#[must_use]
+pub fn keys_when_gone(directory: &Path) -> Vec<(PathBuf, String)> {
+    let Ok(given) = normalize(&directory.to_string_lossy(), PathStyle::NATIVE).map(PathBuf::from) else {
+        return Vec::new();
+    };
+    let gone: Vec<&Path> = given.ancestors().take_while(|path| fs::symlink_metadata(path).is_err()).collect();
+    let Some(existing) = given.ancestors().nth(gone.len()) else { return Vec::new() };
+    // What is left may have been named through a link.
+    let existing = (canonical(existing).unwrap_or_else(|_| existing.to_owned()), existing);
+    let resolved = gone.into_iter().map(|path| match path.strip_prefix(existing.1) {
+        Ok(rest) => existing.0.join(rest),
+        Err(_) => path.to_owned(),
+    });
+    resolved.map(|path| (path.clone(), key(&path))).collect()
+}
+
 /// The canonical form of a directory, or of the directory a file lies in.
 fn enter(given: &Path) -> Result<PathBuf, RootError> {
     let failed = |source: io::Error| match source.kind() {

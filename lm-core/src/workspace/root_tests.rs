@@ -298,3 +298,72 @@ fn without_a_home_only_the_root_is_too_wide() {
     let top = project.ancestors().last().unwrap();
     assert!(matches!(find(top, rules), Err(RootError::TooWide { .. })));
 }
+
+#[test]
+fn a_file_belongs_to_the_repository_around_it_also_where_it_is_gone() {
+    let tree = Tree::new();
+    let home = tree.home();
+    let repository = tree.repository("w");
+    let inner = tree.submodule("w/sub", "w", "sub");
+    tree.file("w/src/a.rs", "");
+    let rules = rules(&home);
+    let placed = |file: &str| {
+        let place = place(&tree.path(file), None, rules).unwrap();
+        (place.root.path, place.path)
+    };
+    assert_eq!(placed("w/src/a.rs"), (repository.clone(), "src/a.rs".into()));
+    assert_eq!(placed("w/src/gone/deep/b.rs"), (repository.clone(), "src/gone/deep/b.rs".into()));
+    assert_eq!(placed("w/src/../c.rs"), (repository.clone(), "c.rs".into()));
+    assert_eq!(placed("w/sub/d"), (inner, "d".into()));
+    for nowhere in ["w/gone/../../e", "plain/f", "f"] {
+        assert!(place(&tree.path(nowhere), None, rules).is_err(), "{nowhere}");
+    }
+    assert!(place(Path::new("relative"), None, rules).is_err());
+    assert!(place(Path::new("/"), None, rules).is_err());
+}
+
+#[test]
+fn outside_any_repository_the_sessions_directory_counts() {
+    let tree = Tree::new();
+    let home = tree.home();
+    let (plain, other) = (tree.directory("plain/deep"), tree.directory("other"));
+    let rules = rules(&home);
+    let session = plain.parent().unwrap();
+    let found = place(&plain.join("a"), Some(session), rules).unwrap();
+    assert_eq!((found.root.path.as_path(), found.path.as_str()), (session, "deep/a"));
+    assert!(place(&other.join("a"), Some(session), rules).is_err());
+    assert!(place(&home.join("a"), Some(&home), rules).is_err());
+}
+
+#[test]
+fn an_excluded_file_has_no_place() {
+    let tree = Tree::new();
+    let home = tree.home();
+    let repository = tree.repository("w");
+    let exclude = [repository.join("private").display().to_string(), repository.join("*.key").display().to_string()];
+    let rules = RootRules { exclude: &exclude, ..rules(&home) };
+    tree.directory("w/private/deep");
+    for file in ["private/deep/a", "private/gone/a", "x.key"] {
+        let refused = place(&repository.join(file), None, rules);
+        assert!(matches!(refused, Err(RootError::Excluded { .. })), "{file}: {refused:?}");
+    }
+    assert!(place(&repository.join("public"), None, rules).is_ok());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_directory_that_is_gone_still_has_its_key() {
+    let tree = Tree::new();
+    let home = tree.home();
+    let repository = tree.repository("w");
+    let known = find(&repository, rules(&home)).unwrap();
+    let link = tree.path("link");
+    std::os::unix::fs::symlink(tree.path(""), &link).unwrap();
+    assert!(keys_when_gone(&repository).is_empty(), "it is not gone");
+    fs::remove_dir_all(&repository).unwrap();
+    for given in [repository.clone(), link.join("w"), repository.join("src/deep")] {
+        let keys = keys_when_gone(&given);
+        assert_eq!(keys.last(), Some(&(repository.clone(), known.key.clone())), "{}", given.display());
+    }
+    assert!(keys_when_gone(Path::new("relative")).is_empty());
+}

@@ -7,6 +7,7 @@
 mod ask;
 mod config;
 mod doctor;
+mod memory;
 mod output;
 mod prompt;
 mod report;
@@ -58,6 +59,28 @@ enum Verb {
     Stats(Json),
     /// Check the installation and say what is wrong
     Doctor(Json),
+    /// Forget everything about this workspace, or about all
+    #[command(after_help = "\
+What is forgotten: the conversation, what was learned and observed, the search
+index, in memory and on the disk. What was spent stays on record. Answers that
+are under way are given, and not remembered.")]
+    Empty(Empty),
+    /// Forget everything about this workspace and begin anew
+    Reset(Here),
+    /// Stop learning from what sessions read and edit in this workspace
+    #[command(after_help = "\
+Questions are answered as before. It holds for all sessions, also after a
+restart, until `lm-shim resume` or until the workspace is emptied.")]
+    Pause(Here),
+    /// Go on learning after `pause`
+    Resume(Here),
+    /// Tell the daemon of a file that a session read or edited; for its hooks
+    #[command(after_help = "\
+A command hook's payload is read from standard input, as Claude Code gives it
+after the tools Read, Write, Edit, MultiEdit and NotebookEdit; all others are
+passed over. Nothing is ever printed, the exit code is always 0, no daemon is
+started, and it takes a moment at most, whatever is wrong.")]
+    Hook,
 }
 
 #[derive(Args)]
@@ -109,6 +132,28 @@ Example: lm-shim config set default_timeout_s=120 max_answer_tokens=2000")]
         #[arg(value_name = "NAME", required = true)]
         names: Vec<String>,
     },
+}
+
+#[derive(Args)]
+struct Empty {
+    /// Every workspace there is anything of
+    #[arg(value_parser = ["all"], value_name = "all", conflicts_with = "cwd")]
+    all: Option<String>,
+    /// Do not ask, even on a terminal
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    here: Here,
+}
+
+#[derive(Args)]
+struct Here {
+    /// A directory of the workspace [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// Print one JSON object instead
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -174,6 +219,12 @@ async fn perform(verb: Verb) -> Outcome {
         Verb::Config(Config::Unset { names }) => config::unset(names).await,
         Verb::Stats(Json { json }) => report::stats(json).await,
         Verb::Doctor(Json { json }) => doctor::doctor(json).await,
+        Verb::Empty(arguments) => memory::empty(arguments).await,
+        Verb::Reset(here) => memory::reset(here).await,
+        Verb::Pause(here) => memory::pause(here, true).await,
+        Verb::Resume(here) => memory::pause(here, false).await,
+        // It does not come this way; `crate::hook::is_wanted` says what does.
+        Verb::Hook => Ok(crate::hook::run()),
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) async fn exchange(connection: &Connection, request: Request) -> Resul
         match pending.next().await {
             Event::Progress(_) => {}
             Event::Reply(Ok(Reply::Report(report))) => return Ok(report),
-            Event::Reply(Ok(Reply::Answer(_))) => {
+            Event::Reply(Ok(Reply::Answer(_) | Reply::Noted)) => {
                 return Err(Failed::new(
                     "the daemon sent an answer where a report was due; run `lm-shim stop` and try again",
                 ));

@@ -1,0 +1,521 @@
+//! What sessions have read and edited, on its way into the memories of the workspaces.
+//!
+//! Taking up an observation only queues it: whoever reports it waits for nothing. The queue keeps one
+//! entry for a file however often it is reported, is bounded, and is emptied by one thread of low
+//! priority that ends when there is nothing left to do. A question waits briefly for what was reported
+//! before it. Not allowed here: what an observation means, and reading files.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    thread,
+    time::Duration,
+};
+
+use lm_proto::message::ObservationKind;
+use tokio::sync::Notify;
+
+use crate::{retrieval::lower_priority, settings::Settings};
+
+/// As many files wait at most; then the one that has waited longest falls out.
+const WAITING_MAX: usize = 10_000;
+/// A longer path leads nowhere on any system.
+const PATH_BYTES_MAX: usize = 32 << 10;
+
+/// A file that something happened to.
+#[derive(Clone, Debug)]
+pub(super) struct Observed {
+    /// As the client gave it.
+    pub(super) path: String,
+    pub(super) kind: ObservationKind,
+    /// The session's directory; empty where it is not known.
+    pub(super) cwd: PathBuf,
+    /// What holds for the session.
+    pub(super) settings: Arc<Settings>,
+}
+
+/// One that waits.
+#[derive(Clone, Debug)]
+struct Waiting {
+    observed: Observed,
+    /// The number of its last report.
+    last: u64,
+}
+
+/// What became of an observation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    /// A workspace has it.
+    Taken,
+    /// No workspace has it.
+    Dropped(Reason),
+}
+
+/// Why no workspace has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reason {
+    /// The setting `passive_ingestion` is off.
+    Off,
+    /// Learning is paused in its workspace.
+    Paused,
+    /// The setting `exclude` names its place.
+    Excluded,
+    /// It lies outside `file_globs`.
+    OutOfScope,
+    /// It lies in no workspace.
+    Outside,
+    /// Its workspace cannot be opened.
+    Unreadable,
+    /// Too many files were waiting.
+    Overflow,
+    /// Its workspace was emptied before it had its turn.
+    Forgotten,
+}
+
+/// What a report says about observations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ObservationStatus {
+    /// Files that wait to be taken in.
+    pub waiting: usize,
+    /// Taken in since the daemon started.
+    pub taken: u64,
+    /// Dropped since then, by reason.
+    pub dropped: Dropped,
+}
+
+/// How many observations were dropped, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dropped {
+    /// The setting `passive_ingestion` is off.
+    pub off: u64,
+    /// Learning is paused in their workspace.
+    pub paused: u64,
+    /// The setting `exclude` names their place.
+    pub excluded: u64,
+    /// They lie outside `file_globs`.
+    pub out_of_scope: u64,
+    /// They lie in no workspace.
+    pub outside: u64,
+    /// Their workspace cannot be opened.
+    pub unreadable: u64,
+    /// Too many files were waiting.
+    pub overflow: u64,
+    /// Their workspace was emptied before they had their turn.
+    pub forgotten: u64,
+}
+
+impl Dropped {
+    fn count(&mut self, reason: Reason, count: u64) {
+        *match reason {
+            Reason::Off => &mut self.off,
+            Reason::Paused => &mut self.paused,
+            Reason::Excluded => &mut self.excluded,
+            Reason::OutOfScope => &mut self.out_of_scope,
+            Reason::Outside => &mut self.outside,
+            Reason::Unreadable => &mut self.unreadable,
+            Reason::Overflow => &mut self.overflow,
+            Reason::Forgotten => &mut self.forgotten,
+        } += count;
+    }
+}
+
+/// Puts one observation where it belongs, unless the workspace of a key was forgotten since; may block
+/// on the file system.
+type TakeIn = dyn Fn(&Observed, &dyn Fn(&str) -> bool) -> Outcome + Send + Sync;
+
+/// The observations that wait.
+pub(super) struct Observations {
+    state: Mutex<State>,
+    /// Told whenever one is done.
+    progress: Notify,
+    take_in: Box<TakeIn>,
+    /// For the thread that empties the queue.
+    own: Weak<Self>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the order in which their files were first reported.
+    waiting: BTreeMap<u64, Waiting>,
+    by_path: HashMap<String, u64>,
+    /// The number of the next report.
+    next: u64,
+    /// What was reported before the number is forgotten, by the workspace's key. Gone with the last of
+    /// those that waited.
+    forgotten: HashMap<String, u64>,
+    /// The one being taken in.
+    in_work: Option<u64>,
+    /// Whether there is a thread that will look again.
+    is_worked_on: bool,
+    taken: u64,
+    dropped: Dropped,
+    /// What held last: as a rule it holds for the next one too, and is kept once.
+    settings: Option<Arc<Settings>>,
+}
+
+impl State {
+    /// Whether all that came before `ticket` is done.
+    fn is_done(&self, ticket: u64) -> bool {
+        let first = self.waiting.keys().next().copied().into_iter().chain(self.in_work).min();
+        first.is_none_or(|first| first >= ticket)
+    }
+
+    fn take_first(&mut self) -> Option<(u64, Waiting)> {
+        let (number, waiting) = self.waiting.pop_first()?;
+        self.by_path.remove(&waiting.observed.path);
+        Some((number, waiting))
+    }
+
+    fn put(&mut self, observed: Observed) {
+        let last = self.next;
+        self.next += 1;
+        if let Some(earlier) = self.by_path.get(&observed.path).and_then(|number| self.waiting.get_mut(number)) {
+            let kind = newest(earlier.observed.kind, observed.kind);
+            *earlier = Waiting { observed: Observed { kind, ..observed }, last };
+            return;
+        }
+        if self.waiting.len() >= WAITING_MAX && self.take_first().is_some() {
+            self.dropped.count(Reason::Overflow, 1);
+        }
+        self.by_path.insert(observed.path.clone(), last);
+        self.waiting.insert(last, Waiting { observed, last });
+    }
+
+    fn shared(&mut self, settings: Settings) -> Arc<Settings> {
+        match &self.settings {
+            Some(last) if **last == settings => Arc::clone(last),
+            _ => Arc::clone(self.settings.insert(Arc::new(settings))),
+        }
+    }
+}
+
+/// The newest of two counts, but having been read says nothing new of a file that was edited.
+fn newest(earlier: ObservationKind, later: ObservationKind) -> ObservationKind {
+    match (earlier, later) {
+        (ObservationKind::Edited, ObservationKind::Read) => ObservationKind::Edited,
+        _ => later,
+    }
+}
+
+impl Observations {
+    /// None yet.
+    pub(super) fn new(
+        take_in: impl Fn(&Observed, &dyn Fn(&str) -> bool) -> Outcome + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|own| Self {
+            state: Mutex::default(),
+            progress: Notify::new(),
+            take_in: Box::new(take_in),
+            own: Weak::clone(own),
+        })
+    }
+
+    /// Queues one and returns at once.
+    pub(super) fn add(&self, path: String, kind: ObservationKind, cwd: PathBuf, settings: Settings) {
+        let mut state = self.lock();
+        if !settings.passive_ingestion {
+            return state.dropped.count(Reason::Off, 1);
+        }
+        if path.len() > PATH_BYTES_MAX {
+            return state.dropped.count(Reason::Outside, 1);
+        }
+        let settings = state.shared(settings);
+        state.put(Observed { path, kind, cwd, settings });
+        if !state.is_worked_on {
+            state.is_worked_on = self.start();
+        }
+    }
+
+    /// Starts to empty the queue; false where there can be no thread now.
+    fn start(&self) -> bool {
+        let Some(own) = self.own.upgrade() else { return false };
+        let started = thread::Builder::new().name("observe".into()).spawn(move || {
+            lower_priority();
+            own.work();
+        });
+        if let Err(error) = &started {
+            tracing::warn!(%error, "cannot take in observations now; the next one tries again");
+        }
+        started.is_ok()
+    }
+
+    fn work(&self) {
+        // However it ends, the next observation must find out.
+        let working = Working(self);
+        loop {
+            let (number, Waiting { observed, last }) = {
+                let mut state = self.lock();
+                let Some(first) = state.take_first() else {
+                    // Under the lock: what comes now starts another thread.
+                    state.is_worked_on = false;
+                    state.forgotten.clear();
+                    break;
+                };
+                state.in_work = Some(first.0);
+                first
+            };
+            let is_forgotten = |key: &str| self.lock().forgotten.get(key).is_some_and(|&before| last < before);
+            let outcome = (self.take_in)(&observed, &is_forgotten);
+            let mut state = self.lock();
+            state.in_work = None;
+            match outcome {
+                Outcome::Taken => state.taken += 1,
+                Outcome::Dropped(reason) => state.dropped.count(reason, 1),
+            }
+            drop(state);
+            tracing::trace!(number, ?outcome, "an observation is done");
+            self.progress.notify_waiters();
+        }
+        std::mem::forget(working);
+        self.progress.notify_waiters();
+    }
+
+    /// Waits until everything that was queued before this call is taken in, but no longer than `limit`.
+    /// Returns whether it is.
+    pub(super) async fn settled(&self, limit: Duration) -> bool {
+        let ticket = self.lock().next;
+        let wait = async {
+            loop {
+                let mut done = std::pin::pin!(self.progress.notified());
+                // Registered before looking, so that nothing is missed in between.
+                done.as_mut().enable();
+                if self.lock().is_done(ticket) {
+                    return;
+                }
+                done.await;
+            }
+        };
+        tokio::time::timeout(limit, wait).await.is_ok()
+    }
+
+    /// Whether nothing waits and nothing is being taken in.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.lock();
+        state.is_done(state.next)
+    }
+
+    /// Lets nothing that was reported until now reach the workspace of a key, or any, and waits for the
+    /// one that is being taken in, but no longer than `limit`. Blocks.
+    pub(super) fn forget(&self, key: Option<&str>, limit: Duration) {
+        const POLL: Duration = Duration::from_millis(2);
+        let in_work = {
+            let mut state = self.lock();
+            match key {
+                Some(key) if state.is_worked_on => {
+                    let before = state.next;
+                    state.forgotten.insert(key.to_owned(), before);
+                }
+                Some(_) => {}
+                None => {
+                    let count = std::mem::take(&mut state.waiting).len();
+                    state.by_path.clear();
+                    state.dropped.count(Reason::Forgotten, count as u64);
+                }
+            }
+            state.in_work
+        };
+        self.progress.notify_waiters();
+        let start = std::time::Instant::now();
+        while in_work.is_some() && self.lock().in_work == in_work && start.elapsed() < limit {
+            thread::sleep(POLL);
+        }
+    }
+
+    pub(super) fn status(&self) -> ObservationStatus {
+        let state = self.lock();
+        ObservationStatus {
+            waiting: state.waiting.len() + usize::from(state.in_work.is_some()),
+            taken: state.taken,
+            dropped: state.dropped,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Dropped where taking in an observation has panicked.
+struct Working<'a>(&'a Observations);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.in_work = None;
+        state.is_worked_on = false;
+        state.dropped.count(Reason::Unreadable, 1);
+        drop(state);
+        self.0.progress.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    const LONG: Duration = Duration::from_secs(10);
+    const SHORT: Duration = Duration::from_millis(20);
+
+    /// A queue whose work goes on by one for each message, and what it has done.
+    fn gated() -> (Arc<Observations>, mpsc::Sender<()>, Arc<Mutex<Vec<(String, ObservationKind)>>>) {
+        let (gate, turns) = mpsc::channel();
+        let turns = Mutex::new(turns);
+        let done: Arc<Mutex<Vec<_>>> = Arc::default();
+        let noted = Arc::clone(&done);
+        let queue = Observations::new(move |observed, is_forgotten| {
+            let _ = turns.lock().unwrap().recv();
+            if is_forgotten(observed.path.split('/').nth(1).unwrap()) {
+                return Outcome::Dropped(Reason::Forgotten);
+            }
+            noted.lock().unwrap().push((observed.path.clone(), observed.kind));
+            Outcome::Taken
+        });
+        (queue, gate, done)
+    }
+
+    fn add(queue: &Observations, path: &str, kind: ObservationKind) {
+        queue.add(path.to_owned(), kind, PathBuf::new(), Settings::default());
+    }
+
+    /// Waits until the first one is being taken in, so that others wait behind it.
+    fn wait_for_work(queue: &Observations) {
+        let start = std::time::Instant::now();
+        while queue.lock().in_work.is_none() {
+            assert!(start.elapsed() < LONG, "nothing is taken in");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn the_newest_kind_counts_but_an_edit_is_not_undone_by_a_read() {
+        use ObservationKind::{Edited, Read, Removed};
+        for (kinds, expected) in [
+            (&[Read, Edited][..], Edited),
+            (&[Edited, Read], Edited),
+            (&[Edited, Removed], Removed),
+            (&[Removed, Read], Read),
+            (&[Edited, Removed, Read], Read),
+            (&[Removed, Edited, Read], Edited),
+        ] {
+            let mut state = State::default();
+            for &kind in kinds {
+                let settings = Arc::default();
+                state.put(Observed { path: "/w/a".into(), kind, cwd: PathBuf::new(), settings });
+            }
+            assert_eq!(state.waiting.len(), 1);
+            assert_eq!(state.take_first().unwrap().1.observed.kind, expected, "{kinds:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_waits_once_and_a_question_waits_for_what_came_before_it() {
+        let (queue, gate, done) = gated();
+        assert!(queue.settled(SHORT).await, "there is nothing to wait for");
+        add(&queue, "/w/first", ObservationKind::Read);
+        wait_for_work(&queue);
+        for _ in 0..1_000 {
+            add(&queue, "/w/a", ObservationKind::Edited);
+            add(&queue, "/w/b", ObservationKind::Read);
+        }
+        assert_eq!(queue.status().waiting, 3);
+        assert!(!queue.settled(SHORT).await, "nothing goes on yet");
+        let settled = {
+            let queue = Arc::clone(&queue);
+            tokio::spawn(async move { queue.settled(LONG).await })
+        };
+        // Let it take its ticket before something later comes.
+        tokio::task::yield_now().await;
+        add(&queue, "/w/later", ObservationKind::Read);
+        (0..3).for_each(|_| gate.send(()).unwrap());
+        assert!(settled.await.unwrap());
+        assert_eq!(done.lock().unwrap().len(), 3);
+        assert!(!queue.is_idle());
+        gate.send(()).unwrap();
+        assert!(queue.settled(LONG).await);
+        assert_eq!(
+            done.lock().unwrap()[1..3],
+            [("/w/a".to_owned(), ObservationKind::Edited), ("/w/b".to_owned(), ObservationKind::Read)]
+        );
+        assert_eq!(queue.status(), ObservationStatus { taken: 4, ..ObservationStatus::default() });
+    }
+
+    #[tokio::test]
+    async fn it_stays_bounded_and_says_what_fell_out() {
+        let (queue, gate, done) = gated();
+        add(&queue, "/w/first", ObservationKind::Read);
+        wait_for_work(&queue);
+        for number in 0..WAITING_MAX + 50 {
+            add(&queue, &format!("/w/{number}"), ObservationKind::Read);
+        }
+        assert_eq!(queue.status().waiting, WAITING_MAX + 1);
+        assert_eq!(queue.status().dropped.overflow, 50);
+        assert_eq!(queue.lock().by_path.len(), WAITING_MAX);
+        drop(gate);
+        assert!(queue.settled(LONG).await);
+        assert_eq!(done.lock().unwrap()[1].0, "/w/50");
+        add(&queue, &"x".repeat(PATH_BYTES_MAX + 1), ObservationKind::Read);
+        assert_eq!(queue.status().dropped.outside, 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_forgotten_is_not_taken_in() {
+        let (queue, gate, done) = gated();
+        add(&queue, "/w/first", ObservationKind::Read);
+        wait_for_work(&queue);
+        for path in ["/w/a", "/w/again", "/v/b"] {
+            add(&queue, path, ObservationKind::Read);
+        }
+        queue.forget(Some("w"), SHORT);
+        add(&queue, "/w/again", ObservationKind::Read);
+        drop(gate);
+        assert!(queue.settled(LONG).await);
+        let paths = || done.lock().unwrap().iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
+        // The first one was being taken in already, and one was reported anew afterwards.
+        assert_eq!(paths(), ["/w/again", "/v/b"]);
+        assert_eq!(queue.status().dropped.forgotten, 2);
+        add(&queue, "/w/a", ObservationKind::Read);
+        assert!(queue.settled(LONG).await);
+        assert_eq!(paths().len(), 3);
+        assert!(queue.lock().forgotten.is_empty());
+    }
+
+    #[tokio::test]
+    async fn everything_that_waits_is_forgotten_at_once() {
+        let (queue, gate, done) = gated();
+        add(&queue, "/w/first", ObservationKind::Read);
+        wait_for_work(&queue);
+        add(&queue, "/w/a", ObservationKind::Read);
+        add(&queue, "/v/b", ObservationKind::Read);
+        queue.forget(None, SHORT);
+        assert_eq!(queue.status().waiting, 1);
+        drop(gate);
+        assert!(queue.settled(LONG).await);
+        assert_eq!(done.lock().unwrap().len(), 1);
+        assert_eq!(queue.status().dropped.forgotten, 2);
+    }
+
+    #[tokio::test]
+    async fn a_failure_in_one_does_not_end_the_others() {
+        let queue = Observations::new(|observed, _| {
+            assert!(!observed.path.contains("bad"), "as a test of it");
+            Outcome::Taken
+        });
+        add(&queue, "/w/bad", ObservationKind::Read);
+        assert!(queue.settled(LONG).await);
+        add(&queue, "/w/good", ObservationKind::Read);
+        assert!(queue.settled(LONG).await);
+        let status = queue.status();
+        assert_eq!((status.taken, status.dropped.unreadable), (1, 1));
+    }
+
+    #[test]
+    fn nothing_is_queued_where_the_setting_is_off() {
+        let (queue, _gate, _done) = gated();
+        let settings = Settings { passive_ingestion: false, ..Settings::default() };
+        queue.add("/w/a".into(), ObservationKind::Read, PathBuf::new(), settings);
+        assert!(queue.is_idle());
+        assert_eq!(queue.status().dropped.off, 1);
+    }
+}

@@ -1,0 +1,41 @@
+//! `lm-shim empty`, `reset`, `pause` and `resume`.
+
+use lm_proto::{message::Request, question};
+
+use super::{
+    Empty, Here, ask,
+    output::{self, Failed, Outcome},
+    prompt, report,
+};
+use crate::mcp::session;
+
+/// Forgets a workspace, or all. A person at a terminal is asked before all are gone.
+pub(super) async fn empty(Empty { all, yes, here }: Empty) -> Outcome {
+    let everywhere = all.is_some();
+    if everywhere
+        && !yes
+        && prompt::is_possible()
+        && !prompt::yes("Forget everything about every workspace?", false).await?
+    {
+        return output::print("Nothing was forgotten.\n");
+    }
+    let cwd = if everywhere { String::new() } else { ask::directory(here.cwd.as_deref())? };
+    show(Request::Empty { cwd, everywhere, environment: session::environment() }, here.json).await
+}
+
+/// Forgets a workspace and begins anew.
+pub(super) async fn reset(here: Here) -> Outcome {
+    let cwd = ask::directory(here.cwd.as_deref())?;
+    show(Request::Reset { cwd, environment: session::environment() }, here.json).await
+}
+
+/// Stops learning, or goes on.
+pub(super) async fn pause(here: Here, paused: bool) -> Outcome {
+    let cwd = ask::directory(here.cwd.as_deref())?;
+    show(Request::Pause { cwd, paused, environment: session::environment() }, here.json).await
+}
+
+async fn show(request: Request, json: bool) -> Outcome {
+    let reworded = |failed: Failed| Failed::new(question::failure_for_command_line(&failed.into_reason()));
+    report::show(&report::request(request).await.map_err(reworded)?, json)
+}
