@@ -38,7 +38,7 @@ mod tests {
     use super::*;
     use crate::{
         conversation::Message,
-        memory::log::{Epoch, Log, Retain},
+        memory::log::{Epoch, Log, Opening, Provenance, Retain},
     };
 
     fn at(message: usize, block: usize) -> Position {
@@ -54,12 +54,14 @@ mod tests {
 
     #[test]
     fn a_later_question_marks_where_the_last_request_ended() {
-        let mut log = Log::new(Epoch(1), vec![Message::user("known"), Message::assistant("noted")]);
+        let messages = vec![Message::user("known"), Message::assistant("noted")];
+        let opening = Opening { messages, ..Opening::default() };
+        let mut log = Log::new(Epoch(1), opening);
         let mut fork = log.fork();
         fork.push(Message::user("q1"));
         assert_eq!(Breakpoints::of(&fork).turns, [at(1, 0), at(2, 0)]);
         fork.push(Message::assistant("a1"));
-        log.commit(fork, Retain::All, vec![]).unwrap();
+        log.commit(fork, Retain::All, Provenance::default()).unwrap();
         let mut fork = log.fork();
         fork.push(Message::user("q2"));
         assert_eq!(Breakpoints::of(&fork).turns, [at(1, 0), at(2, 0), at(4, 0)]);
