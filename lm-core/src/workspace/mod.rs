@@ -11,6 +11,7 @@ pub mod path;
 mod registry;
 pub mod repository;
 pub mod root;
+pub mod store;
 
 use std::{
     path::PathBuf,
