@@ -41,6 +41,7 @@ const RULES: &[Rule] = &[
             "lm-core/src/daemon/",
             "lm-core/src/main.rs",
             "lm-core/src/retrieval/index/",
+            "lm-core/src/workspace/store/",
         ],
     },
     Rule {

@@ -22,7 +22,7 @@ mod registry;
 pub mod repository;
 pub mod root;
 pub mod scope;
-mod store;
+pub mod store;
 mod texts;
 
 use std::{
