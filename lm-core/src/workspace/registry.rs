@@ -227,6 +227,9 @@ impl Registry {
             let memory = workspace.companion.status();
             (forgotten.answers, forgotten.observed) = (memory.answers, memory.known_files);
             forgotten.running = workspace.admission.busy().0;
+            if let Err(error) = workspace.companion.forget() {
+                tracing::warn!(%error, key, "cannot erase a memory in its place");
+            }
             workspace.retriever.close(ENDING);
         }
         if let Err(error) = kept.remove() {

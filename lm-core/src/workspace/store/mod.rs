@@ -39,9 +39,7 @@ use self::{
     journal_file::{JournalFile, Unwritten, journal_epoch, journal_name, within},
     quarantine::Quarantine,
 };
-use crate::{
-    memory::log::{Epoch, Exchange, Opening},
-};
+use crate::memory::log::{Epoch, Exchange, Opening};
 
 /// The largest journal, in bytes; a window of a million tokens takes a fifth.
 const JOURNAL_BYTES_MAX: u64 = 32 << 20;

@@ -18,8 +18,11 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    conversation::{Block, Role},
-    memory::log::{Form, Source},
+    conversation::{Block, Message, Role},
+    memory::{
+        log::{Form, Source},
+        told::{Said, Standing},
+    },
 };
 
 /// A directory for one memory.
@@ -71,8 +74,12 @@ fn header(epoch: u64) -> EpochHeader<'static> {
     EpochHeader { epoch: Epoch(epoch), name: "lm-1", system: "You know\nthis code.", model: "model/key" }
 }
 
-fn opening() -> Vec<Message> {
-    vec![Message::user("What do you know?"), Message::assistant("All that.")]
+fn opening() -> Opening {
+    Opening {
+        messages: vec![Message::user("What do you know?"), Message::assistant("All that.")],
+        said: vec![Said::shown("README.md", "00")],
+        observations: 3,
+    }
 }
 
 fn exchange(number: usize) -> Exchange {
@@ -86,7 +93,15 @@ fn exchange(number: usize) -> Exchange {
         Message::assistant(format!("answer {number}")),
     ];
     let sources = vec![Source { path: "src/a.rs".into(), sha256: "00".repeat(32).into() }];
-    Exchange { messages, form: Form::Whole, dropped_blocks: 0, sources }
+    Exchange {
+        messages,
+        form: Form::Whole,
+        dropped_blocks: 0,
+        sources,
+        said: vec![Said::notice("src/a.rs", Standing::Gone), Said::shown("src/b.rs", "11")],
+        question: format!("question {number}").into(),
+        observations: number as u64,
+    }
 }
 
 fn exchanges(numbers: std::ops::Range<usize>) -> Vec<Exchange> {
@@ -137,12 +152,12 @@ fn the_generation_before_is_kept_until_the_next_begins() {
     let mut store = filled(&place, 0, 2);
     let journals = || place.names().into_iter().filter(|name| name.starts_with("journal")).collect::<Vec<_>>();
     assert_eq!(journals(), ["journal-0.jsonl"]);
-    store.begin(&header(1), &[], &shared(0..1)).unwrap();
+    store.begin(&header(1), &Opening::default(), &shared(0..1)).unwrap();
     assert_eq!(journals(), ["journal-0.jsonl", "journal-1.jsonl"]);
     // Numbers may be left out: what counts is which was the last.
-    store.begin(&header(5), &[], &[]).unwrap();
+    store.begin(&header(5), &Opening::default(), &[]).unwrap();
     assert_eq!(journals(), ["journal-1.jsonl", "journal-5.jsonl"]);
-    store.begin(&header(5), &[], &shared(0..3)).unwrap();
+    store.begin(&header(5), &Opening::default(), &shared(0..3)).unwrap();
     assert_eq!(journals(), ["journal-1.jsonl", "journal-5.jsonl"], "an epoch may begin anew");
     assert_eq!(place.open_whole().epoch.unwrap().exchanges, exchanges(0..3));
 }
@@ -178,7 +193,7 @@ fn an_older_store_writes_nothing_any_more() {
     young.append(&exchange(2)).unwrap();
     for refused in [
         old.append(&exchange(91)),
-        old.begin(&header(1), &[], &[]),
+        old.begin(&header(1), &Opening::default(), &[]),
         old.append(&exchange(92)),
         old.save(&json!("old")),
         old.erase(),
@@ -227,7 +242,7 @@ fn nothing_of_an_erased_memory_is_left() {
     assert_eq!(place.names(), BTreeSet::from([FENCE.to_owned()]));
     assert!(fs::read(place.path(FENCE)).unwrap().len() < 40, "the fence is a number");
     assert!(matches!(opened.store.append(&exchange(0)), Err(StoreError::NoJournal(_))), "no journal is left");
-    opened.store.begin(&header(0), &[], &[]).unwrap();
+    opened.store.begin(&header(0), &Opening::default(), &[]).unwrap();
     opened.store.append(&exchange(0)).unwrap();
     assert_eq!(place.open_whole().epoch.unwrap().exchanges, exchanges(0..1), "the store can be used further");
 }
@@ -270,7 +285,7 @@ fn everything_is_readable_by_the_user_alone() {
 
     let place = Place::new();
     let mut store = filled(&place, 0, 2);
-    store.begin(&header(1), &[], &[]).unwrap();
+    store.begin(&header(1), &Opening::default(), &[]).unwrap();
     store.save(&json!(1)).unwrap();
     store.save(&json!(2)).unwrap();
     fs::write(place.path(SNAPSHOT), "[]").unwrap();
@@ -300,7 +315,7 @@ fn roots_of_any_bytes_are_told_apart() {
     let place = Place::new();
     let odd = root(b"/caf\xe9\n\"\\%e9");
     let mut store = Store::open::<Value>(&place.directory, &odd, &key()).store;
-    store.begin(&header(0), &[], &shared(0..1)).unwrap();
+    store.begin(&header(0), &Opening::default(), &shared(0..1)).unwrap();
     store.save(&json!(1)).unwrap();
     let opened = Store::open::<Value>(&place.directory, &odd, &key());
     assert!(opened.epoch.is_some() && opened.snapshot.is_some(), "{:?}", opened.set_aside);
@@ -320,7 +335,7 @@ fn a_memory_that_outgrows_its_bounds_is_refused() {
     assert!(matches!(store.save(&long), Err(StoreError::TooLarge { .. })));
     store.append(&exchange(2)).unwrap();
     assert_eq!(place.open_whole().epoch.unwrap().exchanges, exchanges(0..3), "the others are kept");
-    let refused = store.begin(&header(1), &[Message::user(long)], &[]);
+    let refused = store.begin(&header(1), &Opening { messages: vec![Message::user(long)], ..opening() }, &[]);
     assert!(matches!(refused, Err(StoreError::Superseded(_) | StoreError::TooLarge { .. })), "{refused:?}");
 }
 
@@ -337,8 +352,14 @@ fn any_exchange() -> impl Strategy<Value = Exchange> {
     let message = (role, prop::collection::vec(block, 0..4)).prop_map(|(role, blocks)| Message { role, blocks });
     let source = (text(), text()).prop_map(|(path, sha256)| Source { path, sha256 });
     let form = prop_oneof![Just(Form::Whole), Just(Form::Rebased), Just(Form::Reduced)];
-    (prop::collection::vec(message, 0..5), form, any::<usize>(), prop::collection::vec(source, 0..3))
-        .prop_map(|(messages, form, dropped_blocks, sources)| Exchange { messages, form, dropped_blocks, sources })
+    (prop::collection::vec(message, 0..5), form, any::<usize>(), prop::collection::vec(source, 0..3)).prop_map(
+        |(messages, form, dropped_blocks, sources)| {
+            let said = sources.iter().map(|source| Said::shown(Arc::clone(&source.path), Arc::clone(&source.sha256)));
+            let said = said.collect();
+            let question = messages.iter().map(|message: &Message| format!("{message:?}")).collect::<String>().into();
+            Exchange { messages, form, dropped_blocks, sources, said, question, observations: dropped_blocks as u64 }
+        },
+    )
 }
 
 proptest! {
@@ -354,7 +375,8 @@ proptest! {
         let place = Place::new();
         let mut store = place.open_whole().store;
         let header = EpochHeader { epoch: Epoch(epoch), name: &texts[0], system: &texts[1], model: &texts[2] };
-        let opening = carried.iter().flat_map(|exchange| exchange.messages.clone()).collect::<Vec<_>>();
+        let messages = carried.iter().flat_map(|exchange| exchange.messages.clone()).collect();
+        let opening = Opening { messages, ..opening() };
         let carried: Vec<Arc<Exchange>> = carried.into_iter().map(Arc::new).collect();
         store.begin(&header, &opening, &carried).unwrap();
         for exchange in &appended {

@@ -117,7 +117,7 @@ fn links_are_not_followed_and_pipes_not_waited_for() {
     }
     let mut opened = place.open();
     assert_eq!(opened.set_aside.len(), all.len(), "{:?}", opened.set_aside);
-    opened.store.begin(&header(0), &[], &shared(0..1)).unwrap();
+    opened.store.begin(&header(0), &Opening::default(), &shared(0..1)).unwrap();
     opened.store.save(&json!(1)).unwrap();
     assert!(place.open_whole().epoch.is_some());
 }
@@ -233,7 +233,7 @@ fn where_no_generation_can_be_used_the_memory_is_empty_and_nothing_is_lost() {
     let mut opened = place.open();
     assert!(opened.epoch.is_none() && opened.snapshot.is_none());
     assert_eq!(opened.set_aside.len(), all.len());
-    opened.store.begin(&header(0), &[], &[]).unwrap();
+    opened.store.begin(&header(0), &Opening::default(), &[]).unwrap();
     opened.store.save(&json!(1)).unwrap();
     for name in place.quarantined() {
         assert_eq!(fs::read_to_string(place.path(QUARANTINE).join(name)).unwrap(), "precious");
@@ -307,7 +307,7 @@ fn a_memory_that_could_not_be_looked_at_is_not_written_over() {
     std::os::unix::fs::symlink(&aside, &place.directory).unwrap();
     let mut opened = place.open();
     assert!(opened.epoch.is_none(), "nothing is read behind a link");
-    assert!(opened.store.begin(&header(1), &[], &shared(7..8)).is_err());
+    assert!(opened.store.begin(&header(1), &Opening::default(), &shared(7..8)).is_err());
     fs::remove_file(&place.directory).unwrap();
     fs::rename(&aside, &place.directory).unwrap();
     // Another one had opened it before, so that its fence is not the one this store has seen.
@@ -319,7 +319,7 @@ fn a_memory_that_could_not_be_looked_at_is_not_written_over() {
     let mut opened = place.open();
     fs::remove_file(&place.directory).unwrap();
     fs::rename(&aside, &place.directory).unwrap();
-    opened.store.begin(&header(1), &[], &shared(7..8)).unwrap();
+    opened.store.begin(&header(1), &Opening::default(), &shared(7..8)).unwrap();
     assert_eq!(opened.store.take_set_aside().len(), 4, "what was found later is set aside");
     assert_eq!(place.quarantined().len(), 4);
     assert_eq!(place.open_whole().epoch.unwrap().exchanges, exchanges(7..8));
