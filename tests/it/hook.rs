@@ -61,7 +61,7 @@ fn what_a_session_reads_and_edits_is_observed() {
     assert_eq!(observations["taken"], 5, "{observations}");
     assert_eq!(observed_files(&sandbox, "project"), 5);
     let text = succeeded(&sandbox.run(&["stats"]));
-    assert!(text.contains("5 files read or edited by sessions"), "{text}");
+    assert!(text.contains("5 observations of what sessions read and edit"), "{text}");
 }
 
 #[test]
