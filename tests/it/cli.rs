@@ -60,6 +60,11 @@ fn help_is_short_and_fits_a_terminal() {
         &["config", "unset", "--help"],
         &["stats", "--help"],
         &["doctor", "--help"],
+        &["empty", "--help"],
+        &["reset", "--help"],
+        &["pause", "--help"],
+        &["resume", "--help"],
+        &["hook", "--help"],
     ] {
         let output = sandbox.run(arguments);
         assert!(output.status.success() && output.stderr.is_empty());

@@ -4,8 +4,10 @@
 mod cli;
 mod directories;
 mod election;
+mod hook;
 mod llm_wire;
 mod mcp;
+mod memory_commands;
 mod model;
 mod retrieval;
 mod session;

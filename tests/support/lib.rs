@@ -11,6 +11,7 @@ pub mod files;
 pub mod git;
 pub mod mcp_client;
 pub mod model_server;
+pub mod observed;
 #[cfg(unix)]
 pub mod pipe;
 pub mod run;

@@ -133,8 +133,8 @@ fn disk(forgotten: &[Forgotten]) -> KeptSize {
 
 /// What became of observations since the daemon started.
 pub(super) fn observations_text(observations: &ObservationStatus) -> String {
-    let taken = counted(usize::try_from(observations.taken).unwrap_or(usize::MAX), "file");
-    let mut text = format!("{taken} read or edited by sessions");
+    let taken = counted(usize::try_from(observations.taken).unwrap_or(usize::MAX), "observation");
+    let mut text = format!("{taken} of what sessions read and edit");
     if observations.waiting > 0 {
         text.push_str(&format!(", {} waiting", observations.waiting));
     }

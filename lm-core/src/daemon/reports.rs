@@ -255,7 +255,7 @@ fn workspace_json(workspace: &WorkspaceStatus) -> Json {
             "waiting": workspace.waiting,
         },
         "paused": workspace.paused,
-        "observed": { "missed": workspace.missed },
+        "missed": workspace.missed,
         "index": {
             "state": state,
             "error": error,

@@ -35,8 +35,8 @@ pub enum PauseError {
     /// There is no such workspace.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// The workspace cannot be opened, or the mark not be kept.
-    #[error("cannot keep that learning is paused or not: {0}; check the data directory, which `lm-shim doctor` names")]
+    /// The workspace cannot be opened, or it cannot be kept on the disk.
+    #[error("cannot note in the data directory whether learning is paused: {0}; `lm-shim doctor` says more")]
     Kept(#[from] io::Error),
 }
 

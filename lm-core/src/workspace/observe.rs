@@ -259,6 +259,9 @@ impl Observations {
             let outcome = (self.take_in)(&observed, &is_forgotten);
             let mut state = self.lock();
             state.in_work = None;
+            if state.waiting.is_empty() {
+                state.forgotten.clear();
+            }
             match outcome {
                 Outcome::Taken => state.taken += 1,
                 Outcome::Dropped(reason) => state.dropped.count(reason, 1),
@@ -358,11 +361,13 @@ mod tests {
     const LONG: Duration = Duration::from_secs(10);
     const SHORT: Duration = Duration::from_millis(20);
 
+    type Done = Arc<Mutex<Vec<(String, ObservationKind)>>>;
+
     /// A queue whose work goes on by one for each message, and what it has done.
-    fn gated() -> (Arc<Observations>, mpsc::Sender<()>, Arc<Mutex<Vec<(String, ObservationKind)>>>) {
+    fn gated() -> (Arc<Observations>, mpsc::Sender<()>, Done) {
         let (gate, turns) = mpsc::channel();
         let turns = Mutex::new(turns);
-        let done: Arc<Mutex<Vec<_>>> = Arc::default();
+        let done = Done::default();
         let noted = Arc::clone(&done);
         let queue = Observations::new(move |observed, is_forgotten| {
             let _ = turns.lock().unwrap().recv();
