@@ -15,7 +15,7 @@ use super::{
     quarantine::Quarantine,
     snapshot,
 };
-use crate::memory::log::Epoch;
+use crate::{agent::offline::counted, memory::log::Epoch};
 
 impl Store {
     /// Opens the memory of the workspace `root`, whose full digest is `key`, in a directory whose parent
@@ -127,7 +127,7 @@ impl Store {
                 self.journal = Some(journal);
                 return kept;
             }
-            Some(Flaw::Torn) => ("has an end that was cut off, as by a crash".to_owned(), None),
+            Some(Flaw::Torn) => ("is cut off at its end, as by a crash".to_owned(), None),
             Some(Flaw::Damaged) => {
                 let copied = self.quarantine.copy(path);
                 journal.is_own = copied.is_ok();
@@ -138,13 +138,13 @@ impl Store {
                     Err(error) => tracing::error!(%error, "a journal cannot be repaired"),
                 }
                 let reason = match kept.lost {
-                    0 => "is damaged, though no exchange of it is lost".to_owned(),
-                    lost => format!("is damaged, and exchanges of it are lost: {lost}"),
+                    0 => "is damaged, though no answer in it is lost".to_owned(),
+                    lost => format!("is damaged, and {} in it cannot be read", counted(lost as usize, "answer")),
                 };
                 (reason, copied.ok())
             }
         };
-        let instead = format!("exchanges of it that are whole and used: {exchanges}");
+        let instead = format!("{} in it can be used", counted(exchanges, "answer"));
         self.set_aside.push(SetAside { file: path.to_path_buf(), reason, kept_as, instead });
         self.journal = Some(journal);
         kept
