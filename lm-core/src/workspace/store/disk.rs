@@ -112,13 +112,27 @@ pub(super) fn write_behind(file: &mut File, length: u64, bytes: &[u8]) -> io::Re
     sync(file)
 }
 
-/// A file beside its later place, complete and durable; it goes away with the value that is returned.
-pub(super) fn write_fresh(directory: &Path, bytes: &[u8]) -> io::Result<TempPath> {
+/// Whether syncing a file makes the name durable that it was just given, as Linux' file systems do it: a
+/// name is a change of the file, and changes are made durable in their order.
+pub(super) const SYNCING_KEEPS_THE_NAME: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
+/// Makes a file and the name durable that it was just given, where [`SYNCING_KEEPS_THE_NAME`].
+pub(super) fn sync_with_name(path: &Path) -> io::Result<()> {
+    step()?;
+    let file = open(OpenOptions::new().read(true), path)?;
+    if cfg!(test) { Ok(()) } else { file.sync_all() }
+}
+
+/// A file beside its later place, complete, and durable if wanted; it goes away with the value that is
+/// returned.
+pub(super) fn write_fresh(directory: &Path, bytes: &[u8], durable: bool) -> io::Result<TempPath> {
     step()?;
     // The crate creates files with mode 0600.
     let mut file = tempfile::Builder::new().prefix(FRESH_PREFIX).suffix(FRESH_SUFFIX).tempfile_in(directory)?;
     write(file.as_file_mut(), bytes)?;
-    sync(file.as_file())?;
+    if durable {
+        sync(file.as_file())?;
+    }
     // Closed before it is moved, for Windows' sake.
     Ok(file.into_temp_path())
 }

@@ -92,6 +92,7 @@ impl Store {
         let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| journal_epoch(name)).collect();
         epochs.sort_unstable_by(|left, right| right.cmp(left));
         let before = self.set_aside.len();
+        let mut unfinished = None;
         for epoch in epochs {
             let path = self.directory.join(journal_name(epoch));
             let read = disk::read(&path, JOURNAL_BYTES_MAX);
@@ -99,7 +100,12 @@ impl Store {
                 bytes.map_or(Err("is gone".to_owned()), |bytes| journal::decode(&bytes, &self.identity, epoch))
             });
             match found {
+                // What it carried over is in the one before it, with all that was acknowledged.
+                Ok(found) if found.is_unfinished && unfinished.is_none() => unfinished = Some((path, found)),
                 Ok(found) => {
+                    if let Some((path, _)) = unfinished {
+                        self.take_aside(&path, "was not written to its end".to_owned(), "");
+                    }
                     for set_aside in &mut self.set_aside[before..] {
                         set_aside.instead = format!("the conversation before it is used, `{}`", path.display());
                     }
@@ -108,12 +114,13 @@ impl Store {
                 Err(reason) => self.take_aside(&path, reason, "the conversation begins without what it held"),
             }
         }
-        None
+        let (path, found) = unfinished?;
+        Some(self.continue_with(&path, found))
     }
 
     /// Takes up a journal that was read.
     fn continue_with(&mut self, path: &Path, found: Found) -> KeptEpoch {
-        let Found { kept, length, is_ended, flaw } = found;
+        let Found { kept, length, is_ended, flaw, .. } = found;
         let exchanges = kept.exchanges.len();
         let mut journal = JournalFile {
             epoch: kept.epoch,
@@ -133,7 +140,7 @@ impl Store {
                 journal.is_own = copied.is_ok();
                 let header =
                     EpochHeader { epoch: kept.epoch, name: &kept.name, system: &kept.system, model: &kept.model };
-                match journal::encode(&self.identity, &header, &kept.opening, &kept.exchanges, kept.lost) {
+                match journal::encode(&self.identity, &header, &kept.opening, kept.exchanges.iter(), kept.lost) {
                     Ok(bytes) => (journal.length, journal.unwritten) = (0, Unwritten::Whole(bytes)),
                     Err(error) => tracing::error!(%error, "a journal cannot be repaired"),
                 }
