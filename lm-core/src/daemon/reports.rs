@@ -255,7 +255,7 @@ fn workspace_json(workspace: &WorkspaceStatus) -> Json {
             "waiting": workspace.waiting,
         },
         "paused": workspace.paused,
-        "missed": workspace.missed,
+        "observed": { "files": workspace.memory.observed_files, "missed": workspace.missed },
         "index": {
             "state": state,
             "error": error,

@@ -144,6 +144,12 @@ impl<S: Clone> Manifest<S> {
         self.files.is_empty()
     }
 
+    /// With how many of them something was done.
+    #[must_use]
+    pub fn seen(&self) -> usize {
+        self.files.values().filter(|known| known.seen.is_some()).count()
+    }
+
     /// Observations so far.
     #[must_use]
     pub fn observations(&self) -> u64 {

@@ -118,6 +118,8 @@ pub struct MemoryStatus {
     pub fill: WindowFill,
     /// Files that are known.
     pub known_files: usize,
+    /// Those of them that the coding agent was seen to read or change.
+    pub observed_files: usize,
     /// Observations of the coding agent's deeds so far.
     pub observations: u64,
     /// Documents that were not preloaded, with the reason.
@@ -403,6 +405,7 @@ impl Companion {
             epoch: log.map_or(0, |log| log.epoch().0),
             fill: state.fill,
             known_files: state.manifest.len(),
+            observed_files: state.manifest.seen(),
             observations: state.manifest.observations(),
             skipped: state.skipped.clone(),
             troubles: state.set_aside.iter().chain(&state.unwritten).cloned().collect(),

@@ -225,7 +225,7 @@ impl Registry {
             workspace.forgotten.cancel();
             forgotten.root = Some(workspace.root.path.clone());
             let memory = workspace.companion.status();
-            (forgotten.answers, forgotten.observed) = (memory.answers, memory.known_files);
+            (forgotten.answers, forgotten.observed) = (memory.answers, memory.observed_files);
             forgotten.running = workspace.admission.busy().0;
             if let Err(error) = workspace.companion.forget() {
                 tracing::warn!(%error, key, "cannot erase a memory in its place");

@@ -86,6 +86,8 @@ struct Header<'a> {
     system: Cow<'a, str>,
     model: Cow<'a, str>,
     lost: u64,
+    /// How many exchanges were written together with the header.
+    carried: u64,
     opening: Cow<'a, Opening>,
 }
 
@@ -129,7 +131,7 @@ pub(super) fn encode<'a>(
     identity: &Identity,
     header: &EpochHeader<'_>,
     opening: &Opening,
-    exchanges: impl IntoIterator<Item = &'a Exchange>,
+    exchanges: impl ExactSizeIterator<Item = &'a Exchange>,
     lost: u64,
 ) -> io::Result<Vec<u8>> {
     let header = Header {
@@ -141,6 +143,7 @@ pub(super) fn encode<'a>(
         system: header.system.into(),
         model: header.model.into(),
         lost,
+        carried: exchanges.len() as u64,
         opening: Cow::Borrowed(opening),
     };
     let mut bytes = Vec::new();
@@ -162,6 +165,9 @@ pub(super) struct Found {
     pub(super) length: u64,
     /// Whether the line before that place is ended.
     pub(super) is_ended: bool,
+    /// Whether it lacks exchanges that were to be written with the header, and has none that came later:
+    /// so a power failure leaves it when the epoch was begun and not acknowledged.
+    pub(super) is_unfinished: bool,
     pub(super) flaw: Option<Flaw>,
 }
 
@@ -281,6 +287,7 @@ impl Read {
         let is_one_more =
             self.trailing == Some(Flaw::Damaged) && (self.headers == HEADERS || !self.exchanges.is_empty());
         let flaw = if self.is_damaged { Some(Flaw::Damaged) } else { self.trailing };
+        let is_unfinished = self.expected <= header.carried && (self.exchanges.len() as u64) < header.carried;
         let kept = KeptEpoch {
             epoch: header.epoch,
             name: header.name.into(),
@@ -290,6 +297,6 @@ impl Read {
             exchanges: self.exchanges,
             lost: header.lost.saturating_add(self.missing).saturating_add(u64::from(is_one_more)),
         };
-        Found { kept, length: self.length as u64, is_ended: self.is_ended, flaw }
+        Found { kept, length: self.length as u64, is_ended: self.is_ended, is_unfinished, flaw }
     }
 }

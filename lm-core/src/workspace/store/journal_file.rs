@@ -72,16 +72,20 @@ impl JournalFile {
                 self.length + bytes.len() as u64
             }
             Unwritten::Whole(bytes) => {
-                let fresh = disk::write_fresh(directory, bytes).map_err(failed)?;
+                // One wait for the disk instead of two. After a power failure the file may have its name
+                // and lack some of its bytes; then it is unfinished, and the generation before it is used.
+                let syncs_once = disk::SYNCING_KEEPS_THE_NAME && !disk::exists(&path);
+                let fresh = disk::write_fresh(directory, bytes, !syncs_once).map_err(failed)?;
                 if !self.is_own && disk::exists(&path) {
                     let kept_as = Some(quarantine.take(&path).map_err(failed)?);
                     let reason = "lies where a new journal goes".to_owned();
-                    set_aside =
-                        Some(SetAside { file: path.clone(), reason, kept_as, instead: "it is not used".to_owned() });
+                    let instead = "it is not used".to_owned();
+                    set_aside = Some(SetAside { file: path.clone(), reason, kept_as, instead });
                 }
                 disk::put(fresh, &path).map_err(failed)?;
                 self.is_own = true;
-                disk::sync_directory(directory).map_err(failed)?;
+                let synced = if syncs_once { disk::sync_with_name(&path) } else { disk::sync_directory(directory) };
+                synced.map_err(failed)?;
                 bytes.len() as u64
             }
         };

@@ -179,7 +179,7 @@ impl Store {
         within(bytes.len(), &path, SNAPSHOT_BYTES_MAX)?;
         let _guard = self.ready()?;
         let failed = |source| StoreError::Io { path: path.clone(), source };
-        let fresh = disk::write_fresh(&self.directory, &bytes).map_err(failed)?;
+        let fresh = disk::write_fresh(&self.directory, &bytes, true).map_err(failed)?;
         if self.has_snapshot {
             let previous = self.directory.join(PREVIOUS_SNAPSHOT);
             if disk::is_obstacle(&previous) {

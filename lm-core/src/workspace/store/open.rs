@@ -15,7 +15,7 @@ use super::{
     quarantine::Quarantine,
     snapshot,
 };
-use crate::memory::log::Epoch;
+use crate::{agent::offline::counted, memory::log::Epoch};
 
 impl Store {
     /// Opens the memory of the workspace `root`, whose full digest is `key`, in a directory whose parent
@@ -92,6 +92,7 @@ impl Store {
         let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| journal_epoch(name)).collect();
         epochs.sort_unstable_by(|left, right| right.cmp(left));
         let before = self.set_aside.len();
+        let mut unfinished = None;
         for epoch in epochs {
             let path = self.directory.join(journal_name(epoch));
             let read = disk::read(&path, JOURNAL_BYTES_MAX);
@@ -99,7 +100,12 @@ impl Store {
                 bytes.map_or(Err("is gone".to_owned()), |bytes| journal::decode(&bytes, &self.identity, epoch))
             });
             match found {
+                // What it carried over is in the one before it, with all that was acknowledged.
+                Ok(found) if found.is_unfinished && unfinished.is_none() => unfinished = Some((path, found)),
                 Ok(found) => {
+                    if let Some((path, _)) = unfinished {
+                        self.take_aside(&path, "was not written to its end".to_owned(), "");
+                    }
                     for set_aside in &mut self.set_aside[before..] {
                         set_aside.instead = format!("the conversation before it is used, `{}`", path.display());
                     }
@@ -108,12 +114,13 @@ impl Store {
                 Err(reason) => self.take_aside(&path, reason, "the conversation begins without what it held"),
             }
         }
-        None
+        let (path, found) = unfinished?;
+        Some(self.continue_with(&path, found))
     }
 
     /// Takes up a journal that was read.
     fn continue_with(&mut self, path: &Path, found: Found) -> KeptEpoch {
-        let Found { kept, length, is_ended, flaw } = found;
+        let Found { kept, length, is_ended, flaw, .. } = found;
         let exchanges = kept.exchanges.len();
         let mut journal = JournalFile {
             epoch: kept.epoch,
@@ -127,24 +134,24 @@ impl Store {
                 self.journal = Some(journal);
                 return kept;
             }
-            Some(Flaw::Torn) => ("has an end that was cut off, as by a crash".to_owned(), None),
+            Some(Flaw::Torn) => ("is cut off at its end, as by a crash".to_owned(), None),
             Some(Flaw::Damaged) => {
                 let copied = self.quarantine.copy(path);
                 journal.is_own = copied.is_ok();
                 let header =
                     EpochHeader { epoch: kept.epoch, name: &kept.name, system: &kept.system, model: &kept.model };
-                match journal::encode(&self.identity, &header, &kept.opening, &kept.exchanges, kept.lost) {
+                match journal::encode(&self.identity, &header, &kept.opening, kept.exchanges.iter(), kept.lost) {
                     Ok(bytes) => (journal.length, journal.unwritten) = (0, Unwritten::Whole(bytes)),
                     Err(error) => tracing::error!(%error, "a journal cannot be repaired"),
                 }
                 let reason = match kept.lost {
-                    0 => "is damaged, though no exchange of it is lost".to_owned(),
-                    lost => format!("is damaged, and exchanges of it are lost: {lost}"),
+                    0 => "is damaged, though no answer in it is lost".to_owned(),
+                    lost => format!("is damaged, and {} in it cannot be read", counted(lost as usize, "answer")),
                 };
                 (reason, copied.ok())
             }
         };
-        let instead = format!("exchanges of it that are whole and used: {exchanges}");
+        let instead = format!("{} in it can be used", counted(exchanges, "answer"));
         self.set_aside.push(SetAside { file: path.to_path_buf(), reason, kept_as, instead });
         self.journal = Some(journal);
         kept

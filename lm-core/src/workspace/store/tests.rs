@@ -66,6 +66,12 @@ fn names(directory: &Path) -> BTreeSet<String> {
     disk::names(directory).unwrap().into_iter().collect()
 }
 
+/// What is said of a file, without what differs from test to test.
+fn said(place: &Place, set_aside: &SetAside) -> String {
+    let said = set_aside.to_string().replace(&*place.directory.to_string_lossy(), "DATA").replace('\\', "/");
+    regex::Regex::new(r"\.[0-9]{10}").unwrap().replace_all(&said, ".TIME").into_owned()
+}
+
 fn key() -> String {
     "0123456789abcdef".repeat(4)
 }

@@ -121,7 +121,8 @@ fn what_cannot_be_set_aside_or_repaired_is_not_lost_either() {
             let place = Place::new();
             let mut store = filled(&place, 0, 3);
             store.save(&json!("before")).unwrap();
-            store.begin(&header(1), &opening(), &shared(0..3)).unwrap();
+            store.begin(&header(1), &opening(), &shared(0..2)).unwrap();
+            store.append(&exchange(2)).unwrap();
             store.save(&json!("now")).unwrap();
             drop(store);
             let mut bytes = fs::read(place.path("journal-1.jsonl")).unwrap();
