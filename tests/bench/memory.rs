@@ -2,7 +2,7 @@
 //!
 //! A window of 128,000 tokens in 80 exchanges, and a snapshot that knows 500 files. Everything waits for
 //! the disk as the daemon does; what the disk itself takes for as many bytes stands beside it, measured
-//! in the same rounds. Prints Markdown tables for `docs/benchmarks.md`; nothing is asserted about speed.
+//! in the same rounds. `-- DIRECTORY` measures in another directory, such as one in memory. Prints Markdown tables for `docs/benchmarks.md`; nothing is asserted about speed.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and fails by stopping")]
 
 use std::{
@@ -60,7 +60,9 @@ fn exchange(number: usize) -> Exchange {
 }
 
 fn main() {
-    let temporary = tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let parent = wanted.unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").to_owned());
+    let temporary = tempfile::Builder::new().tempdir_in(parent).unwrap();
     let directory = temporary.path().join("memory");
     let root = PathBuf::from("/project");
     let key = "0".repeat(64);

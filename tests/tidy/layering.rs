@@ -9,7 +9,7 @@ const ROOMS: [(&str, &[&str]); 11] = [
     // The daemon hands questions to workspaces alone; the states of the others it only reports. It holds
     // the connections to models that all workspaces share.
     ("daemon", &["workspace", "agent", "budget", "llm", "retrieval", "settings"]),
-    ("workspace", &["agent", "budget", "llm", "memory", "retrieval", "tools", "files", "settings"]),
+    ("workspace", &["agent", "budget", "llm", "memory", "retrieval", "tools", "conversation", "files", "settings"]),
     ("agent", &["llm", "memory", "retrieval", "tools", "conversation", "files", "settings"]),
     ("budget", &["llm"]),
     ("llm", &["conversation"]),

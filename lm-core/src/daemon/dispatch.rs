@@ -223,10 +223,13 @@ impl Dispatcher {
     }
 
     fn reset(&self, cwd: &str, environment: &SessionEnvironment) -> Result<Report, Failure> {
-        let settings = self.settings.for_request(environment).settings;
-        let forgotten = self.workspaces.reset(cwd.as_ref(), &settings).map_err(|error| refused(&error))?;
+        let resolved = self.settings.for_request(environment);
+        // Where it cannot be followed the next question says why.
+        let chosen = provider::choose(&resolved, environment).ok().flatten();
+        let reset = self.workspaces.reset(cwd.as_ref(), &resolved.settings, chosen.as_ref());
+        let (forgotten, begun) = reset.map_err(|error| refused(&error))?;
         tracing::info!(key = forgotten.key, "a workspace was reset");
-        Ok(memory_report::reset(&forgotten))
+        Ok(memory_report::reset(&forgotten, &begun))
     }
 
     fn pause(&self, cwd: &str, paused: bool, environment: &SessionEnvironment) -> Result<Report, Failure> {

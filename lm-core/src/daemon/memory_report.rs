@@ -9,7 +9,7 @@ use super::reports::bytes_text;
 use crate::{
     agent::offline::counted,
     settings::show,
-    workspace::{Dropped, Forgotten, KeptSize, ObservationStatus, Paused},
+    workspace::{Dropped, Forgotten, KeptSize, MemoryStatus, ObservationStatus, Paused},
 };
 
 /// One workspace was emptied.
@@ -24,13 +24,19 @@ pub(super) fn emptied(forgotten: &Forgotten) -> Report {
 }
 
 /// One workspace was emptied and opened anew.
-pub(super) fn reset(forgotten: &Forgotten) -> Report {
+pub(super) fn reset(forgotten: &Forgotten, begun: &MemoryStatus) -> Report {
     let name = name(forgotten);
-    let text = if is_nothing(forgotten) {
+    let mut text = if is_nothing(forgotten) {
         format!("Nothing was remembered of {name}; its memory begins now.")
     } else {
         format!("Forgot everything of {name}: {}. Its memory begins anew.", amount(std::slice::from_ref(forgotten)))
     };
+    if !begun.preloaded.is_empty() {
+        text.push_str(&format!(" Loaded: {}.", begun.preloaded.join(", ")));
+    }
+    if !begun.skipped.is_empty() {
+        text.push_str(&format!(" Not loaded: {}.", begun.skipped.join("; ")));
+    }
     report(text, std::slice::from_ref(forgotten))
 }
 
@@ -202,14 +208,19 @@ mod tests {
             ..forgotten(0)
         };
         let busy = Forgotten { running: 2, was_paused: true, ..forgotten(1) };
+        let begun = MemoryStatus {
+            preloaded: vec!["CLAUDE.md".into(), "README.md".into()],
+            skipped: vec!["docs/all.md: 300000 bytes are more than passive_max_file_bytes allows (262144)".into()],
+            ..MemoryStatus::default()
+        };
         let paused_now = |before, now| Paused { root: "/w".into(), before, now };
         let texts = [
             emptied(&forgotten(3)).text,
             emptied(&nothing).text,
             emptied(&busy).text,
             emptied(&stuck).text,
-            reset(&forgotten(3)).text,
-            reset(&nothing).text,
+            reset(&forgotten(3), &begun).text,
+            reset(&nothing, &MemoryStatus::default()).text,
             all_emptied(&[forgotten(3), busy]).text,
             all_emptied(&[]).text,
             paused(&paused_now(false, true), true).text,

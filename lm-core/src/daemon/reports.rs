@@ -269,6 +269,7 @@ fn workspace_json(workspace: &WorkspaceStatus) -> Json {
             "window_tokens": workspace.memory.fill.tokens,
             "known_files": workspace.memory.known_files,
             "observations": workspace.memory.observations,
+            "preloaded": workspace.memory.preloaded,
             "not_preloaded": workspace.memory.skipped,
             "troubles": workspace.memory.troubles,
         },

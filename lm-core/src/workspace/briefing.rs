@@ -46,7 +46,7 @@ const DELTA_SHARE: f64 = 0.08;
 const DELTA_FILE_BYTES: usize = 8_000;
 /// The longest list of what the agent did, in bytes.
 const GAP_BYTES_MAX: usize = 1_500;
-/// How many of the coding agent's files a list names by deed.
+/// How many earlier questions are named whose answers rest on a changed file.
 const ANSWERS_NAMED_MAX: usize = 8;
 
 /// Briefs the questions of one fork.
@@ -320,7 +320,11 @@ mod tests {
         };
         assert_eq!(deeds(&gap(vec![])), "");
         let some = vec![("src/a.rs", Deed::Read), ("b\n.rs", Deed::Edited), ("c.rs", Deed::Removed), ("d", Deed::Read)];
-        insta::assert_snapshot!(deeds(&gap(some)), @"");
+        insta::assert_snapshot!(deeds(&gap(some)), @r"
+        Since the last question the coding agent has edited: b�.rs.
+        It has removed: c.rs.
+        It has read: src/a.rs, d.
+        ");
         let names: Vec<String> = (0..500).map(|number| format!("src/module_{number}.rs")).collect();
         let many = names.iter().map(|name| (name.as_str(), Deed::Read)).collect();
         let text = deeds(&gap(many));

@@ -56,7 +56,7 @@ pub(super) struct Companion {
 #[derive(Default)]
 struct State {
     current: Option<Current>,
-    /// The last epoch there was, if its conversation cannot go on.
+    /// The files that are known.
     manifest: Manifest<FileStamp>,
     /// By model.
     estimates: BTreeMap<String, TokenEstimate>,
@@ -122,6 +122,8 @@ pub struct MemoryStatus {
     pub observed_files: usize,
     /// Observations of the coding agent's deeds so far.
     pub observations: u64,
+    /// Documents that the conversation began with.
+    pub preloaded: Vec<String>,
     /// Documents that were not preloaded, with the reason.
     pub skipped: Vec<String>,
     /// What of it could not be read and lies in quarantine, and why nothing is written, if so.
@@ -187,6 +189,20 @@ impl Companion {
         begun.map_err(|error| format!("beginning a conversation broke off: {error}"))?
     }
 
+    /// Begins a conversation, so that the first question finds it there. Blocks on the file system.
+    pub(super) fn begin_now(
+        &self,
+        chosen: &ChosenModel,
+        settings: &Settings,
+        files: &WorkspaceFiles,
+        deadline: Instant,
+    ) {
+        let _one_begins = self.beginning.blocking_lock();
+        if let Err(error) = self.begin(chosen, settings, files, deadline, &CancellationToken::new()) {
+            tracing::warn!(root = %self.root.display(), error, "a conversation cannot begin yet");
+        }
+    }
+
     /// Begins a conversation, or the next epoch of the one there was.
     fn begin(
         &self,
@@ -206,17 +222,16 @@ impl Companion {
 
         let mut store = self.store();
         let now = SystemTime::now();
-        let (log, name, gate, with) = {
+        let (log, name, gate) = {
             let mut state = self.state();
             let log = match state.current.take() {
                 Some(last) => last.log.next_epoch(opening, last.ended.map_or(floor, |bytes| bytes.min(floor))),
                 None => Log::new(Epoch::default(), opening),
             };
             let name = self.name(log.epoch());
-            let with = chosen.settings.fingerprint(&name);
             let gate = Arc::new(PrefixGate::default());
             state.current = Some(Current {
-                with: with.clone(),
+                with: chosen.settings.fingerprint(&name),
                 log: log.clone(),
                 system: Arc::clone(&system),
                 name: Arc::clone(&name),
@@ -224,14 +239,13 @@ impl Companion {
                 ended: None,
             });
             state.skipped = skipped;
-            (log, name, gate, with)
+            (log, name, gate)
         };
         tracing::info!(epoch = log.epoch().0, answers = log.exchanges().len(), "a conversation begins");
         for (path, file) in documents {
             self.looked(&path.into(), &file, now);
         }
-        let header = EpochHeader { epoch: log.epoch(), name: &name, system: &system, model: &with };
-        let written = store.begin(&header, log.opening(), log.exchanges());
+        let written = self.write_all(&mut store);
         self.note_written(written);
         Ok(Opened { fork: log.fork(), system, name, estimate, gate })
     }
@@ -275,18 +289,31 @@ impl Companion {
             }
             let Some(current) = &mut state.current else { return };
             let retain = if *current.name == *name { retain } else { Retain::None };
-            match current.log.commit(fork, retain, provenance) {
-                Some(commit) => tracing::debug!(?commit, "an answer was kept"),
-                None => tracing::error!("a conversation without an answer was not kept"),
-            }
-            let exchange = current.log.exchanges().last().map(Arc::clone);
-            let told = exchange.as_ref().map_or(0, |exchange| exchange.observations);
-            state.manifest.told(told);
+            let Some(commit) = current.log.commit(fork, retain, provenance) else {
+                return tracing::error!("a conversation without an answer was not kept");
+            };
+            tracing::debug!(?commit, "an answer was kept");
+            let Some(exchange) = current.log.exchanges().last().map(Arc::clone) else { return };
+            state.manifest.told(exchange.observations);
             exchange
         };
-        if let Some(exchange) = exchange {
-            self.note_written(store.append(&exchange));
-        }
+        let written = match store.append(&exchange) {
+            // Someone has removed it: all of it is written again.
+            Err(StoreError::NoJournal(_)) => self.write_all(&mut store),
+            written => written,
+        };
+        self.note_written(written);
+    }
+
+    /// Writes the journal of the present epoch anew.
+    fn write_all(&self, store: &mut Store) -> Result<(), StoreError> {
+        let (log, system, name, with) = {
+            let state = self.state();
+            let Some(current) = &state.current else { return Ok(()) };
+            (current.log.clone(), Arc::clone(&current.system), Arc::clone(&current.name), current.with.clone())
+        };
+        let header = EpochHeader { epoch: log.epoch(), name: &name, system: &system, model: &with };
+        store.begin(&header, log.opening(), log.exchanges())
     }
 
     /// Keeps what was learned about the model.
@@ -385,7 +412,9 @@ impl Companion {
                 state.estimates.iter().map(|(model, estimate)| (model.clone(), estimate.correction())).collect();
             Snapshot { manifest: state.manifest.clone(), corrections }
         };
-        self.note_written(store.save(&snapshot));
+        // What could not be written before comes first.
+        let written = store.flush().and_then(|()| store.save(&snapshot));
+        self.note_written(written);
     }
 
     /// Forgets everything, on the disk too; answers under way are not kept any more. Blocks on the file
@@ -407,6 +436,8 @@ impl Companion {
             known_files: state.manifest.len(),
             observed_files: state.manifest.seen(),
             observations: state.manifest.observations(),
+            preloaded: log
+                .map_or_else(Vec::new, |log| log.opening().said.iter().map(|said| said.path.to_string()).collect()),
             skipped: state.skipped.clone(),
             troubles: state.set_aside.iter().chain(&state.unwritten).cloned().collect(),
         }

@@ -3,20 +3,23 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use thiserror::Error;
 
 use super::{
-    Workspaces,
+    MemoryStatus, Workspaces,
     registry::Forgotten,
-    root::{self, Root, RootError, RootRules},
+    root::{self, RootError, RootRules},
 };
-use crate::settings::Settings;
+use crate::{agent::provider::ChosenModel, files::WorkspaceFiles, settings::Settings};
 
 /// How long an observation that is being taken in is waited for.
 const ENDING: Duration = Duration::from_secs(2);
+
+/// How long listing the workspace and loading its documents may take.
+const BEGINNING: Duration = Duration::from_secs(5);
 
 /// What came of pausing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,15 +83,28 @@ impl Workspaces {
         self.registry.keys().iter().map(|key| self.registry.forget(key)).collect()
     }
 
-    /// Forgets the workspace of a directory and opens it anew. Blocks.
+    /// Forgets the workspace of a directory, opens it anew and, where a model is chosen, begins the
+    /// conversation with it at once, documents loaded. Returns what went and what there is now. Blocks.
     ///
     /// # Errors
     /// Where the directory belongs to no workspace, or that cannot be opened.
-    pub fn reset(&self, directory: &Path, settings: &Settings) -> Result<Forgotten, RootError> {
+    pub fn reset(
+        &self,
+        directory: &Path,
+        settings: &Settings,
+        chosen: Option<&ChosenModel>,
+    ) -> Result<(Forgotten, MemoryStatus), RootError> {
         let root = self.find_root(directory, settings)?;
         let forgotten = self.empty(&root.path, settings)?;
-        self.open_at(root)?;
-        Ok(forgotten)
+        let path = root.path.clone();
+        let unreadable = |source| RootError::Unreadable { path: path.clone(), source };
+        let workspace = self.registry.get(root).map_err(unreadable)?;
+        if let Some(chosen) = chosen {
+            let files = WorkspaceFiles::open(&workspace.root.path).map_err(|error| unreadable(error.source))?;
+            let files = files.leaving_out(&root::excluded(&settings.exclude));
+            workspace.companion.begin_now(chosen, settings, &files, Instant::now() + BEGINNING);
+        }
+        Ok((forgotten, workspace.companion.status()))
     }
 
     /// Stops learning from what sessions read and edit in the workspace of a directory, or goes on with
@@ -101,11 +117,5 @@ impl Workspaces {
         let path = root.path.clone();
         let before = self.registry.get(root)?.pause(paused)?;
         Ok(Paused { root: path, before, now: paused })
-    }
-
-    fn open_at(&self, root: Root) -> Result<(), RootError> {
-        let path = root.path.clone();
-        let opened = self.registry.get(root);
-        opened.map(drop).map_err(|source| RootError::Unreadable { path, source })
     }
 }

@@ -83,7 +83,8 @@ pub(super) fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
         file.write_all(&bytes[..bytes.len() / 2])?;
         return Err(error);
     }
-    file.write_all(bytes)
+    // In pieces, so that a test's kill can come between them.
+    bytes.chunks(if cfg!(test) { 100 } else { usize::MAX }).try_for_each(|piece| file.write_all(piece))
 }
 
 /// Cuts the file, or lengthens it.

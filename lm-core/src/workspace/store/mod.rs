@@ -1,9 +1,9 @@
 //! What a workspace's memory leaves on disk, and how it comes back.
 //!
 //! The *journal* of an epoch is the truth: its header, then each exchange, appended and durable before
-//! an answer is acknowledged ([`journal`], [`record`]). Beside it lies a *snapshot* of whatever else is
-//! known ([`snapshot`]), and of both the generation before. What cannot be used is never written over:
-//! it goes to the [`quarantine`] and is reported. The [`fence`] keeps a daemon that is being replaced
+//! an answer is acknowledged (`journal`, `record`). Beside it lies a *snapshot* of whatever else is
+//! known (`snapshot`), and of both the generation before. What cannot be used is never written over:
+//! it goes to the `quarantine` and is reported. The `fence` keeps a daemon that is being replaced
 //! from writing over its successor. Opening never fails; a store that cannot write keeps what it was
 //! given in memory, says why at each write, and writes all of it when it can.
 //!
