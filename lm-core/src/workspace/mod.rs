@@ -97,6 +97,9 @@ const RESERVE: Duration = Duration::from_millis(500);
 /// How long the search for places may take where a model has used up all the time there was.
 const FALLBACK: Duration = Duration::from_secs(3);
 
+/// How long after its deadline a question to a model is given up, whatever it is at.
+const BACKSTOP: Duration = Duration::from_secs(10);
+
 /// How long a question waits for what was observed before it.
 const SETTLING: Duration = Duration::from_millis(100);
 
@@ -215,7 +218,7 @@ impl Workspaces {
         let turn = Turn { workspace, excluded, question, started, queued, due, progress, cancel, permit };
         match &turn.question.model {
             Ok(None) => turn.offline(Why::NoneChosen).await.map(|answer| Reply { answer, trouble: None }),
-            Ok(Some(chosen)) => match self.by_model(&turn, chosen).await {
+            Ok(Some(chosen)) => match self.by_model_in_time(&turn, chosen).await {
                 Ok(answer) => {
                     turn.workspace.answered.fetch_add(1, Ordering::Relaxed);
                     Ok(Reply { answer, trouble: None })
@@ -232,6 +235,12 @@ impl Workspaces {
                 turn.instead_of(provider, reason, Tally::default()).await
             }
         }
+    }
+
+    /// The same, given up where something that ought to keep to the deadline does not.
+    async fn by_model_in_time(&self, turn: &Turn, chosen: &ChosenModel) -> Result<Answer, Unanswered> {
+        let asking = tokio::time::timeout_at((turn.due + BACKSTOP).into(), self.by_model(turn, chosen));
+        asking.await.unwrap_or_else(|_| Err("it was not done long after its time was up".to_owned().into()))
     }
 
     async fn by_model(&self, turn: &Turn, chosen: &ChosenModel) -> Result<Answer, Unanswered> {

@@ -23,7 +23,8 @@ fn a_model_reads_and_its_answer_is_checked() {
             false,
         ));
         place.choose(&server, format, json!({}));
-        let answer = place.ask("Which port and host?");
+        // No word of it leads to a file, so that everything has to be read.
+        let answer = place.ask("Qqq and www?");
         assert_eq!(
             text(&answer),
             "The port is 8080 (src/server.rs:2-3), the host is set in `client.rs:2`, unlike src/server.rs:99 (no such \
@@ -51,7 +52,7 @@ fn several_files_are_read_in_one_turn() {
         let place = Place::with(&[SERVER, CLIENT]);
         let server = ModelServer::start(reading("Both are known (src/server.rs:3).", true));
         place.choose(&server, format, json!({}));
-        let answer = place.ask("Which port and host?");
+        let answer = place.ask("Qqq and www?");
         assert_eq!((&answer["usage"]["requests"], &answer["usage"]["tool_calls"]), (&json!(2), &json!(2)));
         let trailer = place.sandbox.shim(&["ask", "Again, which port?"]).current_dir(&place.root).output().unwrap();
         let (answer, _) = lm_tests::daemon::texts(&trailer);
@@ -61,7 +62,24 @@ fn several_files_are_read_in_one_turn() {
 }
 
 #[test]
-fn a_cold_question_proposes_places_and_wants_the_model_to_look() {
+fn excerpts_answer_a_question_without_looking() {
+    for format in BOTH {
+        let place = Place::with(&[SERVER, CLIENT]);
+        let server = ModelServer::start(reading("8080 on localhost (src/server.rs:3, src/client.rs:2).", true));
+        place.choose(&server, format, json!({}));
+        let answer = place.ask("What are the_default_port and the_host?");
+        assert_eq!((&answer["usage"]["requests"], &answer["usage"]["tool_calls"]), (&json!(1), &json!(0)));
+        assert_eq!(answer["files_seen"].as_array().unwrap().len(), 2);
+        assert_eq!(answer["citations"], json!({ "right": 2, "wrong": 0 }));
+        // What stands in the conversation is not shown again.
+        place.ask("Once more: what are the_default_port and the_host?");
+        let last = server.requests().pop().unwrap();
+        assert_eq!(last.raw.matches("// the_default_port").count(), 1, "{}", last.raw);
+    }
+}
+
+#[test]
+fn a_cold_question_shows_excerpts_and_wants_the_model_to_look() {
     let place = Place::with(&[SERVER, CLIENT]);
     let server = ModelServer::start(Script::new([
         Turn::text("Port 80, as everywhere."),
@@ -72,9 +90,9 @@ fn a_cold_question_proposes_places_and_wants_the_model_to_look() {
     let answer = place.ask("What is the_default_port?");
     assert_eq!(text(&answer), "I cannot know.\n");
     let requests = server.requests();
-    assert!(requests[0].question().contains("src/server.rs:1-4"), "{}", requests[0].question());
-    assert!(requests[1].question().contains("rests on nothing seen"), "{}", requests[1].question());
-    // Something is known by now: the next answer stands, and no places are proposed.
+    assert!(requests[0].question().contains("src/server.rs:\n<excerpt>\n"), "{}", requests[0].question());
+    assert!(requests[1].question().contains("names nothing seen"), "{}", requests[1].question());
+    // Something is known by now: the next answer stands, and nothing is shown twice.
     assert_eq!(text(&place.ask("What is the_default_port now?")), "Warm: 8080.\n");
     assert!(!server.requests()[2].question().contains("word search"));
 }

@@ -4,8 +4,13 @@ mod answers;
 mod broken;
 mod budget;
 mod conversation;
+mod fresh;
+mod kept;
+mod learned;
 mod limits;
+mod preloaded;
 mod privacy;
+mod together;
 
 use std::{
     fs,
