@@ -18,7 +18,7 @@ use lm_proto::{
 use lm_tests::{
     Sandbox,
     daemon::{block_on, kill, running_pid, wait_until_left},
-    observed::{hook, observed_files, payload, repository, settled, stats, with_input, workspace_stats},
+    observed::{done, hook, observed_files, payload, repository, settled, stats, with_input, workspace_stats},
     run::succeeded,
 };
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ fn assert_silent(what: &str, mut command: Command, input: &[u8]) {
 }
 
 fn edit(root: &Path, file: &str) -> Vec<u8> {
-    payload("Edit", &root.join(file), root).to_string().into_bytes()
+    done("Edit", &root.join(file), root).to_string().into_bytes()
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn what_a_session_reads_and_edits_is_observed() {
     let root = repository(&sandbox, "project");
     let tools = ["Read", "Write", "Edit", "MultiEdit", "NotebookEdit"];
     for tool in tools {
-        let output = hook(&sandbox, payload(tool, &root.join(tool), &root).to_string().as_bytes());
+        let output = hook(&sandbox, done(tool, &root.join(tool), &root).to_string().as_bytes());
         assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
     }
     let observations = settled(&sandbox, 5);
@@ -69,8 +69,9 @@ fn a_file_is_found_from_its_own_place_and_a_relative_one_from_the_sessions() {
     let sandbox = started();
     let (here, elsewhere) = (repository(&sandbox, "here"), repository(&sandbox, "elsewhere"));
     fs::create_dir(here.join("deep")).unwrap();
+    fs::write(here.join("deep/new.rs"), "fn new() {}").unwrap();
     let relative = payload("Edit", Path::new("new.rs"), &here.join("deep"));
-    let in_another = payload("Read", &elsewhere.join("a.rs"), &here);
+    let in_another = done("Read", &elsewhere.join("a.rs"), &here);
     for payload in [relative, in_another] {
         let _ = hook(&sandbox, payload.to_string().as_bytes());
     }
@@ -85,7 +86,7 @@ fn other_tools_other_events_and_failures_are_passed_over() {
     let sandbox = started();
     let root = repository(&sandbox, "project");
     let edited = |change: fn(&mut Value)| {
-        let mut payload = payload("Edit", &root.join("a"), &root);
+        let mut payload = done("Edit", &root.join("a"), &root);
         change(&mut payload);
         payload.to_string().into_bytes()
     };
@@ -123,18 +124,22 @@ fn what_belongs_to_no_workspace_or_is_left_out_is_counted_and_dropped() {
     hook_with(&[("LIVE_MEMORY_PASSIVE_INGESTION", "false")], read(&root.join("a")));
     hook_with(&[("LIVE_MEMORY_EXCLUDE", &excluded)], read(&root.join("private/a")));
     hook_with(&[("LIVE_MEMORY_FILE_GLOBS", "src/*,*.md")], read(&root.join("test/a.rs")));
-    hook_with(&[("LIVE_MEMORY_FILE_GLOBS", "src/*,*.md")], read(&root.join("src/deep/a.rs")));
-    let observations = settled(&sandbox, 7);
+    hook_with(&[("LIVE_MEMORY_FILE_GLOBS", "src/*,*.md")], done("Read", &root.join("src/deep/a.rs"), &root));
+    hook_with(&[], read(&root.join("missing.rs")));
+    hook_with(&[], done("Read", &root.join(".env"), &root));
+    fs::write(root.join("picture.png"), b"\x89PNG\0\0").unwrap();
+    hook_with(&[], read(&root.join("picture.png")));
+    let observations = settled(&sandbox, 10);
     assert_eq!(observations["taken"], 1, "{observations}");
     let dropped = &observations["dropped"];
     assert_eq!(
-        (&dropped["outside"], &dropped["off"], &dropped["excluded"], &dropped["out_of_scope"]),
-        (&json!(3), &json!(1), &json!(1), &json!(1)),
+        (&dropped["outside"], &dropped["off"], &dropped["excluded"], &dropped["out_of_scope"], &dropped["left_out"]),
+        (&json!(3), &json!(1), &json!(1), &json!(1), &json!(3)),
         "{observations}"
     );
     // What a session works on without a repository is its own workspace.
-    hook_with(&[], payload("Read", &plain.join("deep/x"), &plain));
-    settled(&sandbox, 8);
+    hook_with(&[], done("Read", &plain.join("deep/x"), &plain));
+    settled(&sandbox, 11);
     assert_eq!(observed_files(&sandbox, "plain"), 1);
 }
 
@@ -184,6 +189,7 @@ fn whatever_the_input_is_it_ends_well() {
     let alive = started();
     let dead = Sandbox::new();
     let root = repository(&alive, "project");
+    fs::write(root.join("long"), "x").unwrap();
     // In the order in which the client writes it.
     let long = format!(
         r#"{{"cwd":{root},"hook_event_name":"PostToolUse","tool_name":"Write","tool_input":{{"file_path":{path},"content":{content}}}}}"#,
@@ -246,7 +252,9 @@ fn the_help_says_what_it_is() {
     assert_silent("an option nobody knows", Sandbox::new().shim(&["hook", "--later"]), b"");
 }
 
+/// That a file was edited, which is written.
 fn observation(path: &Path) -> Request {
+    fs::write(path, "fn text() {}\n").unwrap();
     Request::Observe(Observation {
         path: path.to_str().unwrap().to_owned(),
         kind: ObservationKind::Edited,

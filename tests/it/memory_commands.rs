@@ -11,7 +11,7 @@ use lm_tests::{
     daemon::{Hold, assert_answered, wait_until_asked, wait_until_left},
     files_below,
     model_server::{Gate, SeenRequest, Turn},
-    observed::{hook, observed_files, payload, repository, settled, workspace_stats},
+    observed::{done, hook, observed_files, repository, settled, workspace_stats},
     run::{failed, json, succeeded},
     wait_until,
 };
@@ -30,7 +30,7 @@ fn known(sandbox: &Sandbox, name: &str) -> PathBuf {
         (workspace["index"]["state"] == "ready").then_some(())
     });
     let before = observed_files(sandbox, name);
-    let _ = hook(sandbox, payload("Read", &root.join("a.rs"), &root).to_string().as_bytes());
+    let _ = hook(sandbox, done("Read", &root.join("a.rs"), &root).to_string().as_bytes());
     wait_until("the observation", || (observed_files(sandbox, name) > before).then_some(()));
     root
 }
@@ -141,7 +141,7 @@ fn pausing_holds_for_all_sessions_and_daemons_until_it_is_taken_back() {
     let text = succeeded(&run_in(&sandbox, &root, &["pause"]));
     assert!(text.starts_with("Paused learning"), "{text}");
     let edit = |file: &str| {
-        let _ = hook(&sandbox, payload("Edit", &root.join(file), &root).to_string().as_bytes());
+        let _ = hook(&sandbox, done("Edit", &root.join(file), &root).to_string().as_bytes());
     };
     edit("b.rs");
     wait_until("the observation to be dropped", || {
@@ -164,7 +164,7 @@ fn pausing_holds_for_all_sessions_and_daemons_until_it_is_taken_back() {
     assert!(text.starts_with("Resumed learning"), "{text}");
     edit("d.rs");
     settled(&sandbox, 2);
-    assert_eq!(observed_files(&sandbox, "project"), 1);
+    assert_eq!(observed_files(&sandbox, "project"), 2, "what was learned before is known still");
     let text = succeeded(&run_in(&sandbox, &root, &["resume"]));
     assert!(text.starts_with("Nothing to resume"), "{text}");
 

@@ -38,6 +38,15 @@ pub fn payload(tool: &str, path: &Path, cwd: &Path) -> Value {
     })
 }
 
+/// The payload after a tool that has written a file, which is written.
+#[must_use]
+pub fn done(tool: &str, path: &Path, cwd: &Path) -> Value {
+    let path = cwd.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, "fn text() {}\n").unwrap();
+    payload(tool, &path, cwd)
+}
+
 /// `lm-shim hook` with a payload.
 #[must_use]
 pub fn hook(sandbox: &Sandbox, payload: &[u8]) -> Output {

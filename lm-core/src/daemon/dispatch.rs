@@ -90,6 +90,11 @@ impl Dispatcher {
         self.workspaces.is_working()
     }
 
+    /// Writes what the memories have learned and not written. Blocks on the file system.
+    pub fn save(&self) {
+        self.workspaces.save();
+    }
+
     /// Answers one request. Dropping the future and cancelling the token both end the work.
     ///
     /// A question counts from this call on, also where the future is dropped before it ever ran.

@@ -235,6 +235,11 @@ async fn drain(server: &Server) {
     }
     hurried.cancel();
     until_nothing_runs(server, FAREWELL_LIMIT).await;
+    let dispatcher = server.dispatcher.clone();
+    let saving = tokio::task::spawn_blocking(move || dispatcher.save());
+    if !matches!(tokio::time::timeout(FAREWELL_LIMIT, saving).await, Ok(Ok(()))) {
+        tracing::warn!("left before all that was learned was written; answers are kept");
+    }
     closing.cancel();
 }
 

@@ -144,11 +144,12 @@ pub(super) fn observations_text(observations: &ObservationStatus) -> String {
     if observations.waiting > 0 {
         text.push_str(&format!(", {} waiting", observations.waiting));
     }
-    let Dropped { off, paused, excluded, out_of_scope, outside, unreadable, overflow, forgotten } =
+    let Dropped { off, paused, excluded, out_of_scope, left_out, outside, unreadable, overflow, forgotten } =
         observations.dropped;
     let reasons = [
         (outside, "in no workspace"),
         (out_of_scope, "outside file_globs"),
+        (left_out, "ignored, binary, secret or not there"),
         (excluded, "excluded"),
         (paused, "while paused"),
         (off, "while passive_ingestion was off"),
@@ -167,7 +168,7 @@ pub(super) fn observations_text(observations: &ObservationStatus) -> String {
 
 /// The same for programs.
 pub(super) fn observations_json(observations: &ObservationStatus) -> Json {
-    let Dropped { off, paused, excluded, out_of_scope, outside, unreadable, overflow, forgotten } =
+    let Dropped { off, paused, excluded, out_of_scope, left_out, outside, unreadable, overflow, forgotten } =
         observations.dropped;
     json!({
         "waiting": observations.waiting,
@@ -175,6 +176,7 @@ pub(super) fn observations_json(observations: &ObservationStatus) -> Json {
         "dropped": {
             "outside": outside,
             "out_of_scope": out_of_scope,
+            "left_out": left_out,
             "excluded": excluded,
             "paused": paused,
             "off": off,

@@ -131,6 +131,14 @@ impl Retriever {
         outcome.map(|(outcome, _)| outcome)
     }
 
+    /// Has the index opened, or built in the background, before there is a question. Blocks for moments.
+    pub fn prepare(&self, excluded: &Excluded) {
+        let is_new = matches!(self.shared.state().phase, IndexState::Unopened);
+        if is_new && self.shared.index().is_none() {
+            self.shared.start_build(0, excluded);
+        }
+    }
+
     /// Where the index stands.
     #[must_use]
     pub fn status(&self) -> IndexStatus {

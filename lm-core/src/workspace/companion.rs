@@ -67,6 +67,8 @@ struct State {
     set_aside: Vec<String>,
     /// Why nothing is written at present.
     unwritten: Option<String>,
+    /// Something that belongs into the snapshot has changed since the last one.
+    is_unsaved: bool,
     /// Everything was to be forgotten: whatever is still under way has nowhere to go.
     is_forgotten: bool,
 }
@@ -295,6 +297,7 @@ impl Companion {
             tracing::debug!(?commit, "an answer was kept");
             let Some(exchange) = current.log.exchanges().last().map(Arc::clone) else { return };
             state.manifest.told(exchange.observations);
+            state.is_unsaved = true;
             exchange
         };
         let written = match store.append(&exchange) {
@@ -320,6 +323,7 @@ impl Companion {
     pub(super) fn learned(&self, chosen: &ChosenModel, estimate: TokenEstimate, fill: WindowFill) {
         let mut state = self.state();
         state.estimates.insert(chosen.model.clone(), estimate);
+        state.is_unsaved = true;
         state.fill = fill;
     }
 
@@ -340,7 +344,7 @@ impl Companion {
 
     /// Takes note of a file that was read at a moment not before `at`.
     pub(super) fn looked(&self, path: &Arc<str>, file: &FileText, at: SystemTime) {
-        self.state().manifest.looked(path, look_of(file, at));
+        self.renewed(path, look_of(file, at));
         self.remember(file);
     }
 
@@ -358,7 +362,9 @@ impl Companion {
 
     /// Takes note that a file is not what it was, by whoever looked.
     pub(super) fn renewed(&self, path: &Arc<str>, look: Look<FileStamp>) {
-        self.state().manifest.looked(path, look);
+        let mut state = self.state();
+        state.manifest.looked(path, look);
+        state.is_unsaved = true;
     }
 
     /// A text by its hash, if it is kept.
@@ -373,7 +379,9 @@ impl Companion {
 
     /// Takes note of what the coding agent did with a file, and of what was found there.
     pub(super) fn observe(&self, path: Arc<str>, deed: crate::memory::manifest::Deed, look: Look<FileStamp>) {
-        self.state().manifest.observe(path, deed, look);
+        let mut state = self.state();
+        state.manifest.observe(path, deed, look);
+        state.is_unsaved = true;
     }
 
     /// Whether a file is known, be it from the agent or from the log.
@@ -396,24 +404,38 @@ impl Companion {
                     this.looked(&path, &file, now);
                 }
             }
-            this.save();
+            this.save_if_changed();
         });
     }
 
-    /// Writes what is kept beside the log. Blocks on the file system.
-    pub(super) fn save(&self) {
+    /// Writes what is kept beside the log, and what of the log could not be written before. Blocks on
+    /// the file system.
+    pub(super) fn save_if_changed(&self) {
+        if self.state().is_unsaved || self.store().is_behind() {
+            self.save();
+        }
+    }
+
+    fn save(&self) {
         let mut store = self.store();
         let snapshot = {
-            let state = self.state();
+            let mut state = self.state();
             if state.is_forgotten {
                 return;
             }
+            // What changes from here on is for the next one.
+            state.is_unsaved = false;
             let corrections =
                 state.estimates.iter().map(|(model, estimate)| (model.clone(), estimate.correction())).collect();
             Snapshot { manifest: state.manifest.clone(), corrections }
         };
         // What could not be written before comes first.
         let written = store.flush().and_then(|()| store.save(&snapshot));
+        let found = store.take_set_aside();
+        let mut state = self.state();
+        state.is_unsaved |= written.is_err();
+        state.set_aside.extend(found.iter().map(ToString::to_string));
+        drop(state);
         self.note_written(written);
     }
 

@@ -1,22 +1,16 @@
-//! Keeps a workspace from being opened while it is being forgotten.
+//! Lets one at a time open or forget a workspace: two that opened the same memory would keep each other
+//! from writing it.
 
 use std::{
-    collections::HashMap,
+    collections::HashSet,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// Who is at work on which workspace, by key. Any number may open one, or one alone forgets it;
-/// different workspaces never wait for each other.
+/// Which workspaces are being opened or forgotten, by key; different ones never wait for each other.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    busy: Mutex<HashMap<String, Busy>>,
+    busy: Mutex<HashSet<String>>,
     freed: Condvar,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Busy {
-    Opening(usize),
-    Forgetting,
 }
 
 /// Held while at work.
@@ -27,44 +21,23 @@ pub(super) struct Pass<'a> {
 }
 
 impl Gate {
-    /// Waits until nobody forgets the workspace.
-    pub(super) fn open(&self, key: &str) -> Pass<'_> {
-        self.enter(key, |busy| match busy {
-            None => Some(Busy::Opening(1)),
-            Some(Busy::Opening(count)) => Some(Busy::Opening(count + 1)),
-            Some(Busy::Forgetting) => None,
-        })
-    }
-
     /// Waits until nobody else is at work on the workspace.
-    pub(super) fn alone(&self, key: &str) -> Pass<'_> {
-        self.enter(key, |busy| busy.is_none().then_some(Busy::Forgetting))
-    }
-
-    fn enter(&self, key: &str, next: impl Fn(Option<Busy>) -> Option<Busy>) -> Pass<'_> {
+    pub(super) fn enter(&self, key: &str) -> Pass<'_> {
         let mut busy = self.lock();
-        loop {
-            if let Some(next) = next(busy.get(key).copied()) {
-                busy.insert(key.to_owned(), next);
-                return Pass { gate: self, key: key.to_owned() };
-            }
+        while !busy.insert(key.to_owned()) {
             busy = self.freed.wait(busy).unwrap_or_else(PoisonError::into_inner);
         }
+        Pass { gate: self, key: key.to_owned() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Busy>> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        let mut busy = self.gate.lock();
-        match busy.get_mut(&self.key) {
-            Some(Busy::Opening(count)) if *count > 1 => *count -= 1,
-            _ => drop(busy.remove(&self.key)),
-        }
-        drop(busy);
+        self.gate.lock().remove(&self.key);
         self.gate.freed.notify_all();
     }
 }
@@ -75,27 +48,23 @@ mod tests {
     use std::{sync::mpsc, thread, time::Duration};
 
     #[test]
-    fn one_is_forgotten_alone_and_others_do_not_wait() {
+    fn one_is_alone_and_others_do_not_wait() {
         let gate = Gate::default();
-        let (first, second) = (gate.open("a"), gate.open("a"));
+        let first = gate.enter("a");
         thread::scope(|scope| {
             let (sender, entered) = mpsc::channel();
-            let alone = scope.spawn({
-                let gate = &gate;
-                move || {
-                    let pass = gate.alone("a");
-                    sender.send(()).unwrap();
-                    drop(pass);
-                }
+            let gate = &gate;
+            let second = scope.spawn(move || {
+                let pass = gate.enter("a");
+                sender.send(()).unwrap();
+                drop(pass);
             });
+            assert!(entered.recv_timeout(Duration::from_millis(20)).is_err(), "one is at work still");
+            drop(gate.enter("b"));
             drop(first);
-            assert!(entered.recv_timeout(Duration::from_millis(20)).is_err(), "one is still being opened");
-            drop(gate.alone("b"));
-            drop(second);
             entered.recv_timeout(Duration::from_secs(10)).unwrap();
-            alone.join().unwrap();
+            second.join().unwrap();
         });
-        drop(gate.open("a"));
         assert!(gate.lock().is_empty());
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    learning::Learned,
     observe::{Observed, Outcome, Reason},
     registry::Registry,
     root::{self, RootError, RootRules},
@@ -53,8 +54,14 @@ impl Intake {
             return Err(Reason::Paused);
         }
         let files = WorkspaceFiles::open(&workspace.root.path).map_err(|_| Reason::Unreadable)?;
-        let files = files.leaving_out(&root::excluded(&settings.exclude));
-        workspace.companion.observed(&files, &place.path, observed.kind, settings);
+        let excluded = root::excluded(&settings.exclude);
+        let files = files.leaving_out(&excluded);
+        match workspace.companion.observed(&files, &place.path, observed.kind, settings) {
+            Learned::Known | Learned::Voided => {}
+            Learned::Skipped => return Err(Reason::LeftOut),
+        }
+        // Who works here will ask here.
+        workspace.retriever.prepare(&excluded);
         Ok(())
     }
 }

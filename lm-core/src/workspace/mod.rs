@@ -131,7 +131,11 @@ impl Workspaces {
         let home = home.filter(|home| home.is_absolute());
         let registry = Arc::new(Registry::new(data));
         let intake = Intake { registry: Arc::clone(&registry), home: home.clone() };
-        let observations = Observations::new(move |observed, is_forgotten| intake.take_in(observed, is_forgotten));
+        let saving = Arc::clone(&registry);
+        let observations = Observations::new(
+            move |observed, is_forgotten| intake.take_in(observed, is_forgotten),
+            move || saving.save_all(),
+        );
         Self { registry, observations, home, budget, clock, transport: OnceLock::new() }
     }
 
@@ -146,6 +150,11 @@ impl Workspaces {
     #[must_use]
     pub fn is_observing(&self) -> bool {
         !self.observations.is_idle()
+    }
+
+    /// Writes what was learned and is not on the disk yet. Blocks on the file system.
+    pub fn save(&self) {
+        self.registry.save_all();
     }
 
     /// What became of observations.

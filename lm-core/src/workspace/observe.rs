@@ -8,9 +8,9 @@
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use lm_proto::message::ObservationKind;
@@ -20,6 +20,8 @@ use crate::{retrieval::lower_priority, settings::Settings};
 
 /// As many files wait at most; then the one that has waited longest falls out.
 const WAITING_MAX: usize = 10_000;
+/// What was taken in is saved so soon: each save writes all that is known of a workspace's files.
+const SAVED_WITHIN: Duration = Duration::from_secs(2);
 /// A longer path leads nowhere on any system.
 const PATH_BYTES_MAX: usize = 32 << 10;
 
@@ -63,6 +65,8 @@ pub(super) enum Reason {
     Excluded,
     /// It lies outside `file_globs`.
     OutOfScope,
+    /// It is none that is learned from: ignored, binary, bearing secrets, or not there.
+    LeftOut,
     /// It lies in no workspace.
     Outside,
     /// Its workspace cannot be opened.
@@ -95,6 +99,8 @@ pub struct Dropped {
     pub excluded: u64,
     /// They lie outside `file_globs`.
     pub out_of_scope: u64,
+    /// They are none that is learned from: ignored, binary, bearing secrets, or not there.
+    pub left_out: u64,
     /// They lie in no workspace.
     pub outside: u64,
     /// Their workspace cannot be opened.
@@ -112,6 +118,7 @@ impl Dropped {
             Reason::Paused => &mut self.paused,
             Reason::Excluded => &mut self.excluded,
             Reason::OutOfScope => &mut self.out_of_scope,
+            Reason::LeftOut => &mut self.left_out,
             Reason::Outside => &mut self.outside,
             Reason::Unreadable => &mut self.unreadable,
             Reason::Overflow => &mut self.overflow,
@@ -130,6 +137,10 @@ pub(super) struct Observations {
     /// Told whenever one is done.
     progress: Notify,
     take_in: Box<TakeIn>,
+    /// Writes to the disk what was taken in.
+    save: Box<dyn Fn() + Send + Sync>,
+    /// Told of each arrival, for the thread that empties the queue.
+    arrival: Condvar,
     /// For the thread that empties the queue.
     own: Weak<Self>,
 }
@@ -202,11 +213,14 @@ impl Observations {
     /// None yet.
     pub(super) fn new(
         take_in: impl Fn(&Observed, &dyn Fn(&str) -> bool) -> Outcome + Send + Sync + 'static,
+        save: impl Fn() + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
             state: Mutex::default(),
             progress: Notify::new(),
             take_in: Box::new(take_in),
+            save: Box::new(save),
+            arrival: Condvar::new(),
             own: Weak::clone(own),
         })
     }
@@ -225,6 +239,7 @@ impl Observations {
         if !state.is_worked_on {
             state.is_worked_on = self.start();
         }
+        self.arrival.notify_one();
     }
 
     /// Starts to empty the queue; false where there can be no thread now.
@@ -243,34 +258,61 @@ impl Observations {
     fn work(&self) {
         // However it ends, the next observation must find out.
         let working = Working(self);
+        let mut unsaved_since = None;
         loop {
-            let (number, Waiting { observed, last }) = {
-                let mut state = self.lock();
-                let Some(first) = state.take_first() else {
-                    // Under the lock: what comes now starts another thread.
-                    state.is_worked_on = false;
-                    state.forgotten.clear();
-                    break;
-                };
-                state.in_work = Some(first.0);
-                first
-            };
-            let is_forgotten = |key: &str| self.lock().forgotten.get(key).is_some_and(|&before| last < before);
-            let outcome = (self.take_in)(&observed, &is_forgotten);
-            let mut state = self.lock();
-            state.in_work = None;
-            if state.waiting.is_empty() {
-                state.forgotten.clear();
+            match self.next(unsaved_since) {
+                Next::TakeIn(number, waiting) => {
+                    self.take_one_in(number, &waiting);
+                    unsaved_since.get_or_insert_with(Instant::now);
+                }
+                Next::Save => {
+                    (self.save)();
+                    unsaved_since = None;
+                }
+                Next::Nothing => break,
             }
-            match outcome {
-                Outcome::Taken => state.taken += 1,
-                Outcome::Dropped(reason) => state.dropped.count(reason, 1),
-            }
-            drop(state);
-            tracing::trace!(number, ?outcome, "an observation is done");
-            self.progress.notify_waiters();
         }
         std::mem::forget(working);
+        self.progress.notify_waiters();
+    }
+
+    /// What is to be done next. Waits a little for more where something was taken in, so that a session
+    /// that reads file by file does not have all of them written each time.
+    fn next(&self, unsaved_since: Option<Instant>) -> Next {
+        let mut state = self.lock();
+        loop {
+            let left = unsaved_since.map(|since| SAVED_WITHIN.saturating_sub(since.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Next::Save;
+            }
+            if let Some((number, first)) = state.take_first() {
+                state.in_work = Some(number);
+                return Next::TakeIn(number, first);
+            }
+            let Some(left) = left else {
+                // Under the lock: what comes now starts another thread.
+                state.is_worked_on = false;
+                state.forgotten.clear();
+                return Next::Nothing;
+            };
+            state = self.arrival.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn take_one_in(&self, number: u64, Waiting { observed, last }: &Waiting) {
+        let is_forgotten = |key: &str| self.lock().forgotten.get(key).is_some_and(|before| last < before);
+        let outcome = (self.take_in)(observed, &is_forgotten);
+        let mut state = self.lock();
+        state.in_work = None;
+        if state.waiting.is_empty() {
+            state.forgotten.clear();
+        }
+        match outcome {
+            Outcome::Taken => state.taken += 1,
+            Outcome::Dropped(reason) => state.dropped.count(reason, 1),
+        }
+        drop(state);
+        tracing::trace!(number, ?outcome, "an observation is done");
         self.progress.notify_waiters();
     }
 
@@ -319,7 +361,7 @@ impl Observations {
             state.in_work
         };
         self.progress.notify_waiters();
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         while in_work.is_some() && self.lock().in_work == in_work && start.elapsed() < limit {
             thread::sleep(POLL);
         }
@@ -339,6 +381,13 @@ impl Observations {
     }
 }
 
+/// What the thread that empties the queue does next.
+enum Next {
+    TakeIn(u64, Waiting),
+    Save,
+    Nothing,
+}
+
 /// Dropped where taking in an observation has panicked.
 struct Working<'a>(&'a Observations);
 
@@ -354,173 +403,4 @@ impl Drop for Working<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc;
-
-    const LONG: Duration = Duration::from_secs(10);
-    const SHORT: Duration = Duration::from_millis(20);
-
-    type Done = Arc<Mutex<Vec<(String, ObservationKind)>>>;
-
-    /// A queue whose work goes on by one for each message, and what it has done.
-    fn gated() -> (Arc<Observations>, mpsc::Sender<()>, Done) {
-        let (gate, turns) = mpsc::channel();
-        let turns = Mutex::new(turns);
-        let done = Done::default();
-        let noted = Arc::clone(&done);
-        let queue = Observations::new(move |observed, is_forgotten| {
-            let _ = turns.lock().unwrap().recv();
-            if is_forgotten(observed.path.split('/').nth(1).unwrap()) {
-                return Outcome::Dropped(Reason::Forgotten);
-            }
-            noted.lock().unwrap().push((observed.path.clone(), observed.kind));
-            Outcome::Taken
-        });
-        (queue, gate, done)
-    }
-
-    fn add(queue: &Observations, path: &str, kind: ObservationKind) {
-        queue.add(path.to_owned(), kind, PathBuf::new(), Settings::default());
-    }
-
-    /// Waits until the first one is being taken in, so that others wait behind it.
-    fn wait_for_work(queue: &Observations) {
-        let start = std::time::Instant::now();
-        while queue.lock().in_work.is_none() {
-            assert!(start.elapsed() < LONG, "nothing is taken in");
-            thread::yield_now();
-        }
-    }
-
-    #[test]
-    fn the_newest_kind_counts_but_an_edit_is_not_undone_by_a_read() {
-        use ObservationKind::{Edited, Read, Removed};
-        for (kinds, expected) in [
-            (&[Read, Edited][..], Edited),
-            (&[Edited, Read], Edited),
-            (&[Edited, Removed], Removed),
-            (&[Removed, Read], Read),
-            (&[Edited, Removed, Read], Read),
-            (&[Removed, Edited, Read], Edited),
-        ] {
-            let mut state = State::default();
-            for &kind in kinds {
-                let settings = Arc::default();
-                state.put(Observed { path: "/w/a".into(), kind, cwd: PathBuf::new(), settings });
-            }
-            assert_eq!(state.waiting.len(), 1);
-            assert_eq!(state.take_first().unwrap().1.observed.kind, expected, "{kinds:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_file_waits_once_and_a_question_waits_for_what_came_before_it() {
-        let (queue, gate, done) = gated();
-        assert!(queue.settled(SHORT).await, "there is nothing to wait for");
-        add(&queue, "/w/first", ObservationKind::Read);
-        wait_for_work(&queue);
-        for _ in 0..1_000 {
-            add(&queue, "/w/a", ObservationKind::Edited);
-            add(&queue, "/w/b", ObservationKind::Read);
-        }
-        assert_eq!(queue.status().waiting, 3);
-        assert!(!queue.settled(SHORT).await, "nothing goes on yet");
-        let settled = {
-            let queue = Arc::clone(&queue);
-            tokio::spawn(async move { queue.settled(LONG).await })
-        };
-        // Let it take its ticket before something later comes.
-        tokio::task::yield_now().await;
-        add(&queue, "/w/later", ObservationKind::Read);
-        (0..3).for_each(|_| gate.send(()).unwrap());
-        assert!(settled.await.unwrap());
-        assert_eq!(done.lock().unwrap().len(), 3);
-        assert!(!queue.is_idle());
-        gate.send(()).unwrap();
-        assert!(queue.settled(LONG).await);
-        assert_eq!(
-            done.lock().unwrap()[1..3],
-            [("/w/a".to_owned(), ObservationKind::Edited), ("/w/b".to_owned(), ObservationKind::Read)]
-        );
-        assert_eq!(queue.status(), ObservationStatus { taken: 4, ..ObservationStatus::default() });
-    }
-
-    #[tokio::test]
-    async fn it_stays_bounded_and_says_what_fell_out() {
-        let (queue, gate, done) = gated();
-        add(&queue, "/w/first", ObservationKind::Read);
-        wait_for_work(&queue);
-        for number in 0..WAITING_MAX + 50 {
-            add(&queue, &format!("/w/{number}"), ObservationKind::Read);
-        }
-        assert_eq!(queue.status().waiting, WAITING_MAX + 1);
-        assert_eq!(queue.status().dropped.overflow, 50);
-        assert_eq!(queue.lock().by_path.len(), WAITING_MAX);
-        drop(gate);
-        assert!(queue.settled(LONG).await);
-        assert_eq!(done.lock().unwrap()[1].0, "/w/50");
-        add(&queue, &"x".repeat(PATH_BYTES_MAX + 1), ObservationKind::Read);
-        assert_eq!(queue.status().dropped.outside, 1);
-    }
-
-    #[tokio::test]
-    async fn what_is_forgotten_is_not_taken_in() {
-        let (queue, gate, done) = gated();
-        add(&queue, "/w/first", ObservationKind::Read);
-        wait_for_work(&queue);
-        for path in ["/w/a", "/w/again", "/v/b"] {
-            add(&queue, path, ObservationKind::Read);
-        }
-        queue.forget(Some("w"), SHORT);
-        add(&queue, "/w/again", ObservationKind::Read);
-        drop(gate);
-        assert!(queue.settled(LONG).await);
-        let paths = || done.lock().unwrap().iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
-        // The first one was being taken in already, and one was reported anew afterwards.
-        assert_eq!(paths(), ["/w/again", "/v/b"]);
-        assert_eq!(queue.status().dropped.forgotten, 2);
-        add(&queue, "/w/a", ObservationKind::Read);
-        assert!(queue.settled(LONG).await);
-        assert_eq!(paths().len(), 3);
-        assert!(queue.lock().forgotten.is_empty());
-    }
-
-    #[tokio::test]
-    async fn everything_that_waits_is_forgotten_at_once() {
-        let (queue, gate, done) = gated();
-        add(&queue, "/w/first", ObservationKind::Read);
-        wait_for_work(&queue);
-        add(&queue, "/w/a", ObservationKind::Read);
-        add(&queue, "/v/b", ObservationKind::Read);
-        queue.forget(None, SHORT);
-        assert_eq!(queue.status().waiting, 1);
-        drop(gate);
-        assert!(queue.settled(LONG).await);
-        assert_eq!(done.lock().unwrap().len(), 1);
-        assert_eq!(queue.status().dropped.forgotten, 2);
-    }
-
-    #[tokio::test]
-    async fn a_failure_in_one_does_not_end_the_others() {
-        let queue = Observations::new(|observed, _| {
-            assert!(!observed.path.contains("bad"), "as a test of it");
-            Outcome::Taken
-        });
-        add(&queue, "/w/bad", ObservationKind::Read);
-        assert!(queue.settled(LONG).await);
-        add(&queue, "/w/good", ObservationKind::Read);
-        assert!(queue.settled(LONG).await);
-        let status = queue.status();
-        assert_eq!((status.taken, status.dropped.unreadable), (1, 1));
-    }
-
-    #[test]
-    fn nothing_is_queued_where_the_setting_is_off() {
-        let (queue, _gate, _done) = gated();
-        let settings = Settings { passive_ingestion: false, ..Settings::default() };
-        queue.add("/w/a".into(), ObservationKind::Read, PathBuf::new(), settings);
-        assert!(queue.is_idle());
-        assert_eq!(queue.status().dropped.off, 1);
-    }
-}
+mod tests;

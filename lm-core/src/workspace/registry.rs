@@ -216,7 +216,7 @@ impl Registry {
     /// without it. Blocks.
     pub(super) fn forget(&self, key: &str) -> Forgotten {
         // Until the end nobody opens it: neither half of the old one nor what is then removed.
-        let _alone = self.gate.alone(key);
+        let _alone = self.gate.enter(key);
         let workspace = self.lock().remove(key);
         let kept = Kept::new(&self.data, key);
         let mut forgotten =
@@ -242,27 +242,37 @@ impl Registry {
 
     /// The workspace of a root, opened where it is not. May block on the file system.
     pub(super) fn get(&self, root: Root) -> io::Result<Arc<Workspace>> {
-        if let Some(workspace) = self.lock().get(&root.key).cloned() {
-            // A tree that was removed and made again is another tree, with other answers.
-            if workspace.is_current() {
-                *workspace.used() = Instant::now();
-                return Ok(workspace);
-            }
-            self.close(&workspace);
+        if let Some(workspace) = self.current(&root.key) {
+            return Ok(workspace);
         }
         // Not under the lock: one slow disk must not hold up the others.
-        let _open = self.gate.open(&root.key);
-        let fresh = Arc::new(Workspace::open(root, &self.data)?);
+        let _alone = self.gate.enter(&root.key);
+        if let Some(workspace) = self.current(&root.key) {
+            return Ok(workspace);
+        }
+        let workspace = Arc::new(Workspace::open(root, &self.data)?);
         let closed = {
             let mut open = self.lock();
-            let workspace = Arc::clone(open.entry(fresh.root.key.clone()).or_insert(fresh));
-            let closed = make_room(&mut open, &workspace.root.key);
-            drop(open);
-            (workspace, closed)
+            open.insert(workspace.root.key.clone(), Arc::clone(&workspace));
+            make_room(&mut open, &workspace.root.key)
         };
-        // Closing joins what works in the background, so that it too happens outside the lock.
-        drop(closed.1);
-        Ok(closed.0)
+        // Closing writes, and joins what works in the background: it too happens outside the lock.
+        for workspace in closed {
+            workspace.companion.save_if_changed();
+        }
+        Ok(workspace)
+    }
+
+    /// The workspace that is open under a key, unless its directory is another one now: a tree that was
+    /// removed and made again is another tree, with other answers.
+    fn current(&self, key: &str) -> Option<Arc<Workspace>> {
+        let workspace = self.lock().get(key).cloned()?;
+        if workspace.is_current() {
+            *workspace.used() = Instant::now();
+            return Some(workspace);
+        }
+        self.close(&workspace);
+        None
     }
 
     /// Closes a workspace; questions that are being answered keep theirs until they end.
@@ -273,7 +283,9 @@ impl Registry {
             _ => None,
         };
         drop(open);
-        drop(removed);
+        if let Some(workspace) = removed {
+            workspace.companion.save_if_changed();
+        }
     }
 
     /// Closes workspaces whose directory is gone. May block on the file system.
@@ -288,6 +300,13 @@ impl Registry {
 
     pub(super) fn all(&self) -> Vec<Arc<Workspace>> {
         self.lock().values().cloned().collect()
+    }
+
+    /// Writes what the memories have learned and not written. Blocks on the file system.
+    pub(super) fn save_all(&self) {
+        for workspace in self.all() {
+            workspace.companion.save_if_changed();
+        }
     }
 
     /// What is open, sorted by root. May block on the file system.

@@ -52,14 +52,8 @@ fn touch(path: &Path, time: SystemTime) {
 #[test]
 fn every_kind_of_change_is_told_before_the_next_question() {
     type Change = fn(&Path);
-    let file = |root: &Path| root.join("src/server.rs");
-    let _ = file;
     let cases: [(&str, Change, &[&str]); 8] = [
-        (
-            "edited",
-            |root| fs::write(root.join("src/server.rs"), SERVER.1.replace("8080", "9090")).unwrap(),
-            &["+", "9090"],
-        ),
+        ("edited", |root| fs::write(root.join("src/server.rs"), SERVER.1.replace("8080", "9090")).unwrap(), &["9090"]),
         (
             "edited within its size and with its time put back",
             |root| {
@@ -68,9 +62,9 @@ fn every_kind_of_change_is_told_before_the_next_question() {
                 fs::write(&path, SERVER.1.replace("8080", "7171")).unwrap();
                 touch(&path, before);
             },
-            &["+", "7171"],
+            &["7171"],
         ),
-        ("deleted", |root| fs::remove_file(root.join("src/server.rs")).unwrap(), &["Gone: src/server.rs"]),
+        ("deleted", |root| fs::remove_file(root.join("src/server.rs")).unwrap(), &["Gone: `src/server.rs`"]),
         (
             "renamed",
             |root| fs::rename(root.join("src/server.rs"), root.join("src/other.rs")).unwrap(),
@@ -102,7 +96,7 @@ fn every_kind_of_change_is_told_before_the_next_question() {
             |root| {
                 fs::write(
                     root.join("src/server.rs"),
-                    "const KEY: &str = \"ghp_0123456789abcdefghijABCDEFGHIJ012345\";\n",
+                    "const KEY: &str = \"ghp_q7Zt1LxV0sPd9KfR3mWb8YcN5hJg2TuE6aQv\";\n",
                 )
                 .unwrap()
             },
@@ -116,7 +110,7 @@ fn every_kind_of_change_is_told_before_the_next_question() {
         for text in expected {
             assert!(question.contains(text), "{name}: `{text}` is missing in\n{question}");
         }
-        assert!(!question.contains("ghp_0123"), "{name}");
+        assert!(!question.contains("ghp_q7Zt"), "{name}");
         // Told once.
         let again = told(&place, &server);
         assert!(!again.contains("src/server.rs"), "{name}: {again}");
@@ -139,10 +133,10 @@ fn what_is_unchanged_is_not_told() {
 fn a_file_that_comes_back_as_it_was_is_said_to_be_back() {
     let (place, server) = place_that_knows();
     fs::remove_file(place.root.join(SERVER.0)).unwrap();
-    assert!(told(&place, &server).contains("Gone: src/server.rs"));
+    assert!(told(&place, &server).contains("Gone: `src/server.rs`"));
     place.write(SERVER.0, SERVER.1);
     let question = told(&place, &server);
-    assert!(question.contains("Again as they were shown: src/server.rs"), "{question}");
+    assert!(question.contains("Again as they were shown: `src/server.rs`"), "{question}");
 }
 
 #[test]

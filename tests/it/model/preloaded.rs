@@ -94,7 +94,7 @@ fn a_reset_loads_at_once() {
     let (server, _) = first_request(&place, json!({}));
     place.write("CLAUDE.md", "Build with bazel.\n");
     let output = place.sandbox.shim(&["reset"]).current_dir(&place.root).output().unwrap();
-    let said = lm_tests::run::succeeded(&output);
+    let said = lm_tests::run::succeeded(&output).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("Loaded: CLAUDE.md, AGENTS.md, README.md."), "{said}");
     place.ask("Www?");
     let last = server.requests().pop().unwrap();

@@ -67,7 +67,7 @@ fn eight_answers_at_once_are_all_kept_also_by_the_next_daemon() {
         place.ask("number 9");
         let last = server.requests().pop().unwrap();
         for number in 0..8 {
-            assert!(last.holds(&format!("kept-{number}")), "{format:?}: answer {number} was lost");
+            assert!(last.holds(&format!("kept-{number}")), "{format:?}: answer {number} was lost\n{}", last.raw);
         }
     }
 }
