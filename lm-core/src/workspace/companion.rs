@@ -80,7 +80,7 @@ impl std::fmt::Debug for State {
 }
 
 struct Current {
-    /// Tells the model and the key apart from others; see [`ChosenModel::fingerprint`].
+    /// Tells the model and the key apart from others; see [`crate::llm::ModelSettings::fingerprint`].
     with: String,
     log: Log,
     system: Arc<str>,

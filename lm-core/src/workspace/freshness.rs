@@ -31,6 +31,8 @@ use crate::{
 const SETTLED_NS: i64 = 2_000_000_000;
 /// Files are read by as many threads.
 const READERS: usize = 2;
+/// So many files are looked at by two threads; for fewer a thread costs more than it saves.
+const SPLIT_FROM: usize = 256;
 /// As many bytes of changed files are given back as text; what changed beyond is to be read again.
 const TEXT_MAX: u64 = 64 << 20;
 
@@ -114,31 +116,49 @@ impl<'a> Check<'a> {
     }
 
     fn run(&self) -> Vec<(usize, Finding)> {
-        let mut findings = Vec::new();
-        let doubtful = self.doubtful(&mut findings);
+        let (doubtful, mut findings) = self.doubtful();
         findings.append(&mut self.read_all(&doubtful));
         self.settle_gone(&mut findings);
         findings.sort_unstable_by_key(|(index, _)| *index);
         findings
     }
 
-    /// The files that have to be read, in the order of their directories.
-    fn doubtful(&self, findings: &mut Vec<(usize, Finding)>) -> Vec<usize> {
+    /// The files that have to be read, in the order of their directories, and findings about such as
+    /// cannot even be looked at.
+    fn doubtful(&self) -> (Vec<usize>, Vec<(usize, Finding)>) {
         let mut order: Vec<usize> = (0..self.known.len()).collect();
         order.sort_unstable_by_key(|index| self.known[*index].path);
-        let mut doubtful = Vec::new();
+        let (first, second) = order.split_at(if order.len() < SPLIT_FROM { order.len() } else { order.len() / 2 });
+        let (mut doubtful, mut findings) = (Vec::new(), Vec::new());
+        thread::scope(|scope| {
+            let other = (!second.is_empty()).then(|| scope.spawn(|| self.look(second)));
+            let looked = self.look(first);
+            let others = other.map(|other| {
+                // What that thread was at is read.
+                other.join().unwrap_or_else(|_| (second.to_vec(), Vec::new()))
+            });
+            for (part, found) in std::iter::once(looked).chain(others) {
+                doubtful.extend(part);
+                findings.extend(found);
+            }
+        });
+        (doubtful, findings)
+    }
+
+    fn look(&self, order: &[usize]) -> (Vec<usize>, Vec<(usize, Finding)>) {
+        let (mut doubtful, mut findings) = (Vec::new(), Vec::new());
         let mut glance = self.files.glance();
         for index in order {
-            let known = &self.known[index];
-            if known.path.contains('\u{fffd}') {
-                findings.push((index, unreadable("its name cannot be told from another by the text it is known by")));
+            let known = &self.known[*index];
+            if known.path.contains(char::REPLACEMENT_CHARACTER) {
+                findings.push((*index, unreadable("its name is known only in part, so it cannot be looked up")));
             } else if self.must_stop() {
-                findings.push((index, out_of_time()));
+                findings.push((*index, out_of_time()));
             } else if !glance.stamp(Path::new(known.path)).is_some_and(|now| self.is_proof(known, now)) {
-                doubtful.push(index);
+                doubtful.push(*index);
             }
         }
-        doubtful
+        (doubtful, findings)
     }
 
     /// Whether a file's stamp proves that it holds what it held.

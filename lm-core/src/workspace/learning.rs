@@ -58,7 +58,8 @@ impl Companion {
             ReadError::Io { source, .. } if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
         );
         let was_known = self.knows(&path);
-        if !was_known && !(is_gone && kind == ObservationKind::Removed) {
+        let is_news = was_known || (is_gone && kind == ObservationKind::Removed);
+        if !is_news {
             tracing::trace!(%error, "an observed file is not learned from");
             return Learned::Skipped;
         }

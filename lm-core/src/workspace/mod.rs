@@ -2,8 +2,9 @@
 //!
 //! Here a directory becomes a root ([`path`], [`repository`], [`root`]), a root becomes an open
 //! workspace, and questions about one take turns; what sessions read and edit finds its workspace
-//! ([`observe`], [`intake`]), and what is kept of one is forgotten ([`forget`]). Not allowed here: reading the files of a workspace
-//! (that is `files`' door), deciding what an answer looks like (that is the agent's), the network.
+//! (`observe`, `intake`), and what is kept of one is forgotten (`forget`). Not allowed here: reading the
+//! files of a workspace (that is `files`' door), deciding what an answer looks like (that is the
+//! agent's), the network.
 
 mod admission;
 mod briefing;
@@ -249,7 +250,10 @@ impl Workspaces {
     /// The same, given up where something that ought to keep to the deadline does not.
     async fn by_model_in_time(&self, turn: &Turn, chosen: &ChosenModel) -> Result<Answer, Unanswered> {
         let asking = tokio::time::timeout_at((turn.due + BACKSTOP).into(), self.by_model(turn, chosen));
-        asking.await.unwrap_or_else(|_| Err("it was not done long after its time was up".to_owned().into()))
+        match asking.await {
+            Ok(answered) => answered,
+            Err(_) => Err("it was not done long after its time was up".to_owned().into()),
+        }
     }
 
     async fn by_model(&self, turn: &Turn, chosen: &ChosenModel) -> Result<Answer, Unanswered> {

@@ -326,7 +326,7 @@ fn what_may_not_be_read_is_not_gone() {
     }
     let known = Known::of(&[("a.rs", "a"), ("shut/b.rs", "b")]);
     for path in ["a.rs", "shut"] {
-        fs::set_permissions(known.path(path), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(known.path(path), fs::Permissions::from_mode(0o0)).unwrap();
     }
     let found = known.found();
     fs::set_permissions(known.path("shut"), fs::Permissions::from_mode(0o700)).unwrap();
@@ -475,7 +475,7 @@ fn a_switch_of_many_files_is_found_one_for_one() {
         let right = match (number % 3, found.get(path)) {
             (0, Some(Finding::Changed { text })) => text.text == "other branch\n",
             (1, Some(Finding::Gone { now_at: None })) => true,
-            (2, None | Some(Finding::Same { .. })) => cfg!(unix) == !found.contains_key(path),
+            (2, None | Some(Finding::Same { .. })) => cfg!(unix) != found.contains_key(path),
             _ => false,
         };
         assert!(right, "{path}: {:?}", found.get(path));
