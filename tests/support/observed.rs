@@ -15,10 +15,15 @@ use crate::{Sandbox, run, wait_until};
 #[must_use]
 pub fn repository(sandbox: &Sandbox, name: &str) -> PathBuf {
     let root = sandbox.workspace(name);
+    repository_at(&root);
+    root
+}
+
+/// Makes a directory such a repository.
+pub fn repository_at(root: &Path) {
     fs::create_dir_all(root.join(".git/objects")).unwrap();
     fs::create_dir_all(root.join(".git/refs")).unwrap();
     fs::write(root.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
-    root
 }
 
 /// The payload of a hook after a tool, as Claude Code 2.1.197 writes it.

@@ -11,6 +11,7 @@ use lm_tests::{
     ModelServer,
     daemon::{kill, running_pid, wait_until_left},
     model_server::{Gate, SeenRequest, Turn},
+    observed::{payload, with_input},
     wait_until,
 };
 use serde_json::json;
@@ -212,4 +213,54 @@ fn where_there_is_no_time_to_answer_again_it_is_said() {
     // The next question is told.
     server.set_model(|_: &SeenRequest| Turn::text("Noted."));
     assert!(told(&place, &server).contains("9090"));
+}
+
+#[test]
+fn what_changes_at_the_moment_it_is_observed_is_not_missed() {
+    let (place, server) = place_that_knows();
+    let path = place.root.join(SERVER.0);
+    for number in 0..20 {
+        let value = format!("{}", 5_000 + number);
+        place.write(SERVER.0, &SERVER.1.replace("8080", "4000"));
+        let payload = payload("Edit", &path, &place.root).to_string();
+        let observing = std::thread::spawn({
+            let mut command = place.sandbox.shim(&["hook"]);
+            move || with_input(&mut command, payload.as_bytes())
+        });
+        // As large as what it replaces, with its time: whatever the observation has read, this is what holds.
+        let before = fs::metadata(&path).unwrap().modified().unwrap();
+        place.write(SERVER.0, &SERVER.1.replace("8080", &value));
+        touch(&path, before);
+        let question = told(&place, &server);
+        assert!(question.contains(&value), "{value}: {question}");
+        assert!(observing.join().unwrap().status.success());
+    }
+}
+
+#[test]
+fn a_file_that_was_read_in_part_is_known_in_part() {
+    let line = |number: usize| format!("pub const LINE_{number}: usize = {number};\n");
+    let text: String = (1..=3_000).map(line).collect();
+    let place = Place::with(&[("src/long.rs", &text)]);
+    let mut asked = 0;
+    let server = ModelServer::start(move |_: &SeenRequest| {
+        asked += 1;
+        if asked == 1 {
+            Turn::calls([("Read", json!({ "file_path": "src/long.rs", "offset": 10, "limit": 5 }))])
+        } else {
+            Turn::text("Noted (src/long.rs:12).")
+        }
+    });
+    place.choose(&server, BOTH[0], json!({}));
+    place.ask("Qqq?");
+    // Beyond what it was shown: it must neither take the file for unchanged nor for known.
+    place.write("src/long.rs", &text.replace("LINE_2000: usize = 2000", "LINE_2000: usize = 7777"));
+    let question = told(&place, &server);
+    assert!(question.contains("src/long.rs"), "{question}");
+    let holds_old = |text: &str| text.contains("LINE_2000: usize = 2000") && !text.contains("7777");
+    assert!(!holds_old(&question), "{question}");
+    // Inside of it.
+    place.write("src/long.rs", &text.replace("LINE_12: usize = 12;", "LINE_12: usize = 8888;"));
+    let question = told(&place, &server);
+    assert!(question.contains("8888") || question.contains("read them again"), "{question}");
 }

@@ -172,3 +172,21 @@ fn answers_that_come_after_everything_was_forgotten_are_not_kept() {
         assert!(!bytes.windows(16).any(|window| window == b"never to be kept"), "{}", file.display());
     }
 }
+
+#[test]
+fn every_answer_knows_what_it_rests_on_also_for_the_next_daemon() {
+    let place = Place::with(&[SERVER]);
+    let server = ModelServer::start(counting());
+    place.choose(&server, BOTH[0], json!({}));
+    let answer = place.ask("Which harbour?");
+    assert_eq!(answer["files_seen"][0]["path"], "src/server.rs", "{answer}");
+    end(&place, false);
+    let sha256 = answer["files_seen"][0]["sha256"].as_str().unwrap();
+    let journal = fs::read(&memory_files(&place.sandbox, "journal")[0]).unwrap();
+    let holds = |text: &str| journal.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(holds(sha256) && holds("src/server.rs"), "{}", String::from_utf8_lossy(&journal));
+    place.write(SERVER.0, &SERVER.1.replace("8080", "9090"));
+    place.ask("Www?");
+    let question = server.requests().pop().unwrap().question();
+    assert!(question.contains("check before you repeat an answer: “Which harbour?”"), "{question}");
+}

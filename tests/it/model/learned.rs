@@ -1,16 +1,18 @@
 //! What the coding agent does reaches the model: names of files, and what they hold where a question is
 //! about it.
 
+use std::process::Stdio;
+
 use lm_tests::{
     ModelServer,
     daemon::{kill, running_pid, wait_until_left},
-    model_server::{SeenRequest, Turn},
-    observed::{hook, observed_files, payload, settled, workspace_stats},
+    model_server::{Gate, SeenRequest, Turn},
+    observed::{hook, observed_files, payload, repository_at, settled, workspace_stats},
     wait_until,
 };
 use serde_json::json;
 
-use super::{BOTH, CLIENT, Place, SERVER};
+use super::{BOTH, CLIENT, Place, SERVER, answer_in};
 
 fn observe(place: &Place, tool: &str, path: &str) {
     assert!(
@@ -22,9 +24,7 @@ fn observe(place: &Place, tool: &str, path: &str) {
 
 fn place() -> (Place, ModelServer) {
     let place = Place::with(&[SERVER, CLIENT]);
-    std::fs::create_dir_all(place.root.join(".git/objects")).unwrap();
-    std::fs::create_dir_all(place.root.join(".git/refs")).unwrap();
-    std::fs::write(place.root.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    repository_at(&place.root);
     let server = ModelServer::start(|_: &SeenRequest| Turn::text("Noted."));
     place.choose(&server, BOTH[0], json!({ "force_explore_when_cold": false }));
     place.ask("Qqq?");
@@ -108,4 +108,33 @@ fn outside_the_globs_nothing_is_learned() {
     place.ask("Www?");
     let question = server.requests().pop().unwrap().question();
     assert!(question.contains("read: docs/deep/notes.md.") && !question.contains("client"), "{question}");
+}
+
+#[test]
+fn what_is_observed_while_a_question_runs_is_told_to_the_next() {
+    let (place, server) = place();
+    let gate = Gate::default();
+    let held = gate.clone();
+    server.set_model(move |_: &SeenRequest| Turn::text("Noted.").gated(&held));
+    let asking = place.command("Www?").stdout(Stdio::piped()).spawn().unwrap();
+    wait_until("the question at the model", || (gate.waiting() == 1).then_some(()));
+    observe(&place, "Read", "src/client.rs");
+    settled(&place.sandbox, 1);
+    gate.open();
+    answer_in(&asking.wait_with_output().unwrap());
+    place.ask("Xxx?");
+    let question = server.requests().pop().unwrap().question();
+    assert!(question.contains("read: src/client.rs."), "{question}");
+}
+
+#[test]
+fn who_works_in_a_place_finds_its_index_there() {
+    let place = Place::with(&[SERVER, CLIENT]);
+    repository_at(&place.root);
+    assert!(place.sandbox.run(&["config", "show"]).status.success());
+    observe(&place, "Read", "src/client.rs");
+    wait_until("the index", || {
+        let workspace = workspace_stats(&place.sandbox, "project")?;
+        (workspace["index"]["state"] == "ready").then_some(())
+    });
 }

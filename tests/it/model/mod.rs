@@ -1,6 +1,7 @@
 //! Questions answered by a model, through the real programs and a scripted model server.
 
 mod answers;
+mod branches;
 mod broken;
 mod budget;
 mod conversation;

@@ -71,3 +71,28 @@ fn eight_answers_at_once_are_all_kept_also_by_the_next_daemon() {
         }
     }
 }
+
+#[test]
+fn the_queue_is_bounded_and_says_so() {
+    let place = Place::with(&[SERVER]);
+    let gate = Gate::default();
+    let held = gate.clone();
+    let server = ModelServer::start(move |_: &SeenRequest| Turn::text("in turn").gated(&held));
+    let settings = json!({ "force_explore_when_cold": false, "concurrency": "serial", "max_queue_size": 2 });
+    place.choose(&server, BOTH[0], settings);
+    let ask = |number: usize| place.command(&format!("number {number}")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut asked = vec![ask(0)];
+    wait_until("a question at the model", || (gate.waiting() == 1).then_some(()));
+    asked.extend([ask(1), ask(2)]);
+    wait_until("two questions in the queue", || {
+        let stats = lm_tests::observed::workspace_stats(&place.sandbox, "project")?;
+        (stats["questions"]["waiting"] == 2).then_some(())
+    });
+    let refused = place.command("number 3").output().unwrap();
+    let (_, told) = lm_tests::daemon::texts(&refused);
+    assert!(!refused.status.success() && told.contains("max_queue_size"), "{told}");
+    gate.open();
+    for child in asked {
+        assert_eq!(text(&answer_in(&child.wait_with_output().unwrap())), "in turn\n");
+    }
+}
