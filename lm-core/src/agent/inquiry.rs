@@ -79,6 +79,13 @@ pub struct Bounds {
 /// more may be spent.
 pub type Book<'a> = dyn Fn(&Usage, Option<f64>) -> bool + Send + Sync + 'a;
 
+/// Given back when dropped.
+pub type Reserved = Box<dyn std::any::Any + Send + Sync>;
+
+/// Sets aside what a request is expected to cost, before it is made. The first of a question is refused,
+/// with the reason, where what is under way may use up all there is.
+pub type Reserve<'a> = dyn Fn(&Usage, Option<f64>, bool) -> Result<Reserved, String> + Send + Sync + 'a;
+
 /// A question and all that is needed to answer it.
 #[expect(missing_debug_implementations, reason = "it holds a closure")]
 pub struct Inquiry<'a> {
@@ -108,6 +115,8 @@ pub struct Inquiry<'a> {
     pub prices: Option<&'a Prices>,
     /// Takes what each request cost as soon as it is known, and says whether another one may follow.
     pub book: &'a Book<'a>,
+    /// Sets aside what a request will cost.
+    pub reserve: &'a Reserve<'a>,
     /// Stops all of it.
     pub cancel: &'a CancellationToken,
 }
@@ -190,6 +199,9 @@ pub enum InquiryError {
     /// It declined.
     #[error("the model declined to answer")]
     Refused,
+    /// What is under way may use up the budget.
+    #[error("{0}")]
+    NoMoney(String),
 }
 
 /// A failure and what it cost all the same.
@@ -383,7 +395,18 @@ impl Running<'_, '_> {
             && self.estimate.tokens(news.text.len()) < self.room()
     }
 
-    async fn complete(&self, progress: &(dyn Fn(String) + Send + Sync)) -> Result<Completion, InquiryError> {
+    /// What the next request will come to, as far as that can be told before it is answered.
+    fn expected(&self) -> Usage {
+        let known = self.tally.prompt_tokens;
+        Usage {
+            input: Some(self.next_prompt().saturating_sub(known)),
+            cache_read: Some(known),
+            output: Some(u64::from(self.inquiry.bounds.answer_tokens)),
+            ..Usage::default()
+        }
+    }
+
+    async fn complete(&mut self, progress: &(dyn Fn(String) + Send + Sync)) -> Result<Completion, InquiryError> {
         let inquiry = self.inquiry;
         let segments = self.fork.segments();
         let breakpoints = breakpoints(&self.fork, inquiry.bounds.lifetime);
@@ -405,15 +428,29 @@ impl Running<'_, '_> {
             0 => inquiry.gate.enter(inquiry.bounds.due).await,
             _ => None,
         };
+        let expected = self.expected();
+        let price = |usage: &Usage| inquiry.prices.and_then(|prices| prices.cost(usage));
+        let reserved = (inquiry.reserve)(&expected, price(&expected), self.tally.requests == 0);
+        let mut unbooked = Unbooked {
+            inquiry,
+            expected,
+            said: 0,
+            bytes_per_token: self.estimate.bytes(1).max(1),
+            is_due: true,
+            _reserved: reserved.map_err(InquiryError::NoMoney)?,
+        };
+        let mut started = false;
         let overlong = inquiry.bounds.answer_tokens as usize * OVERLONG * BYTES_PER_TOKEN_MAX as usize;
         let (mut said, stop) = (String::new(), control.cancelled.clone());
         let mut events = |event: ModelEvent<'_>| match event {
             ModelEvent::Started => {
+                started = true;
                 inquiry.gate.began();
                 drop(first.take());
             }
             ModelEvent::Text(text) => {
                 said.push_str(text);
+                unbooked.said = said.len();
                 if said.len() > overlong {
                     stop.cancel();
                 }
@@ -424,17 +461,30 @@ impl Running<'_, '_> {
             ModelEvent::ToolCall { .. } => {}
         };
         let completed = inquiry.model.complete(request, &control, &mut events).await;
-        match completed {
-            Ok(completion) => Ok(completion),
-            Err(_) if inquiry.cancel.is_cancelled() => Err(InquiryError::Cancelled),
+        // A refusal is not charged, and neither is a request that never got through.
+        let is_charged = started || matches!(completed, Err(ModelError::Cancelled | ModelError::Deadline { .. }));
+        unbooked.is_due = completed.is_err() && is_charged;
+        let estimated = unbooked.is_due.then(|| unbooked.usage());
+        drop(unbooked);
+        let error = match completed {
+            Ok(completion) => return Ok(completion),
+            Err(_) if inquiry.cancel.is_cancelled() => InquiryError::Cancelled,
             Err(_) if control.cancelled.is_cancelled() => {
-                Err(InquiryError::Endless { text: self.within_budget(said, true).0 })
+                InquiryError::Endless { text: self.within_budget(said, true).0 }
             }
             Err(ModelError::Deadline { .. }) if !said.trim().is_empty() => {
-                Err(InquiryError::Late { text: self.within_budget(said, true).0 })
+                InquiryError::Late { text: self.within_budget(said, true).0 }
             }
-            Err(error) => Err(error.into()),
+            Err(error) => error.into(),
+        };
+        if let Some(usage) = estimated {
+            let cost = price(&usage);
+            self.tally.usage = self.tally.usage.plus(&usage);
+            self.tally.cost_usd += cost.unwrap_or(0.0);
+            self.tally.unpriced |= cost.is_none();
+            self.tally.requests += 1;
         }
+        Err(error)
     }
 
     fn learn(&mut self, completion: &Completion) {
@@ -573,6 +623,34 @@ impl Running<'_, '_> {
         }
         let end = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
         (text[..end].to_owned(), true)
+    }
+}
+
+/// A request under way. Where it ends without a usage, also because nobody waits for it any more, what it
+/// was expected to cost is booked: the provider has read the prompt.
+struct Unbooked<'a> {
+    inquiry: &'a Inquiry<'a>,
+    expected: Usage,
+    /// Bytes of the answer so far.
+    said: usize,
+    bytes_per_token: usize,
+    is_due: bool,
+    _reserved: Reserved,
+}
+
+impl Unbooked<'_> {
+    fn usage(&self) -> Usage {
+        Usage { output: Some((self.said / self.bytes_per_token) as u64), ..self.expected }
+    }
+}
+
+impl Drop for Unbooked<'_> {
+    fn drop(&mut self) {
+        if self.is_due {
+            let usage = self.usage();
+            let cost = self.inquiry.prices.and_then(|prices| prices.cost(&usage));
+            (self.inquiry.book)(&usage, cost);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What some requests came to.
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, SubAssign};
 
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +54,18 @@ impl Sum {
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.tokens_in.saturating_add(self.tokens_out)
+    }
+}
+
+impl SubAssign for Sum {
+    fn sub_assign(&mut self, other: Self) {
+        let take = |mine: &mut u64, theirs: u64| *mine = mine.saturating_sub(theirs);
+        take(&mut self.nano_usd, other.nano_usd);
+        take(&mut self.tokens_in, other.tokens_in);
+        take(&mut self.tokens_cached, other.tokens_cached);
+        take(&mut self.tokens_out, other.tokens_out);
+        take(&mut self.requests, other.requests);
+        take(&mut self.unpriced_requests, other.unpriced_requests);
     }
 }
 

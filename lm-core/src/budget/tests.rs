@@ -352,3 +352,22 @@ fn an_unknown_price_is_said_where_dollars_are_the_limit() {
         assert_eq!(Sum::of(&Usage::default(), Some(cost)).unpriced_requests, 1);
     }
 }
+
+#[test]
+fn what_is_under_way_is_reserved_and_given_back() {
+    let place = Place::new();
+    let budget = place.open();
+    let limits = Limits { usd: 0.01, tokens: 0 };
+    let asked = usage(50_000, 0, 1_000);
+    let reserve = |cost| budget.reserve(&limits, &asked, Some(cost), at(NOON));
+    let first = reserve(0.006).unwrap();
+    let second = reserve(0.006).unwrap();
+    assert!(reserve(0.006).is_err(), "two of them use it up");
+    assert!(budget.check(&limits, at(NOON)).is_err());
+    drop(second);
+    let ending = budget.reserve_anyway(&asked, Some(1.0));
+    assert!(reserve(0.001).is_err());
+    drop((first, ending));
+    assert!(reserve(0.001).is_ok());
+    assert_eq!(budget.spent(at(NOON)).today.requests, 0, "what is reserved is not spent");
+}

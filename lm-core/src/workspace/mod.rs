@@ -55,7 +55,7 @@ use self::{
 };
 use crate::{
     agent::{
-        inquiry::Tally,
+        inquiry::{Reserved, Tally},
         offline::{self, Timing, Why},
         provider::ChosenModel,
     },
@@ -266,6 +266,13 @@ impl Workspaces {
             self.budget.book(&root, &chosen.model, usage, cost, (self.clock)());
             may_spend().is_ok()
         };
+        let reserve = |usage: &Usage, cost: Option<f64>, is_first: bool| -> Result<Reserved, String> {
+            let reserved = match is_first {
+                true => self.budget.reserve(&limits, usage, cost, (self.clock)()).map_err(|error| error.to_string())?,
+                false => self.budget.reserve_anyway(usage, cost),
+            };
+            Ok(Box::new(reserved))
+        };
         let question = ModelQuestion {
             workspace: &turn.workspace,
             excluded: &turn.excluded,
@@ -273,6 +280,7 @@ impl Workspaces {
             chosen,
             transport: &transport,
             book: &book,
+            reserve: &reserve,
             price_note: price_note(&chosen.model, chosen.prices.is_some(), &limits),
             due: turn.due,
             started: turn.started,

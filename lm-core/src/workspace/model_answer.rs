@@ -22,7 +22,7 @@ use crate::{
         answer::{self, Checked, CitedPlace, Cut, WindowFill},
         briefing::Briefing,
         citations,
-        inquiry::{Answered, Book, Bounds, Failed, Inquiry, InquiryError, Tally},
+        inquiry::{Answered, Book, Bounds, Failed, Inquiry, InquiryError, Reserve, Tally},
         offline::Timing,
         provider::ChosenModel,
     },
@@ -52,6 +52,7 @@ pub(super) struct ModelQuestion<'a> {
     pub(super) chosen: &'a ChosenModel,
     pub(super) transport: &'a Arc<Transport>,
     pub(super) book: &'a Book<'a>,
+    pub(super) reserve: &'a Reserve<'a>,
     /// What is to be said where the budget cannot hold.
     pub(super) price_note: Option<String>,
     pub(super) due: Instant,
@@ -161,6 +162,7 @@ impl ModelQuestion<'_> {
             estimate: opened.estimate,
             prices: self.chosen.prices.as_ref(),
             book: self.book,
+            reserve: self.reserve,
             cancel: self.cancel,
         };
         let progress = |message: String| (self.progress)(message);

@@ -57,6 +57,8 @@ async fn d18_a_server_that_refuses_both_names_is_asked_without() {
         assert!(ask(&*client).await.0.is_ok());
         assert_eq!(server.requests().len(), expected, "learned once");
     }
+    // Without a limit is what this server wants and others must not get.
+    assert!(server.take_violations().iter().all(|what| what.contains("max_")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,6 +69,7 @@ async fn d18_a_limit_that_is_too_high_is_left_out() {
     });
     assert!(ask(&*client(&server, Provider::OpenAi)).await.0.is_ok());
     assert_eq!(server.requests().len(), 2);
+    assert!(server.take_violations().iter().all(|what| what.contains("max_")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod answers;
+mod anthropic_quirks;
 mod broken_answers;
 mod conversations;
 mod dialects;

@@ -34,6 +34,7 @@ fn text_of(path: &str, value: &str) -> String {
 }
 
 /// A repository on `main`, all of whose files the model has read.
+#[expect(clippy::print_stderr, reason = "what is skipped is said")]
 fn known() -> Option<(Place, ModelServer)> {
     if Command::new("git").arg("--version").output().is_err() {
         eprintln!("skipped: git is not installed");

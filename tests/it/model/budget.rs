@@ -5,7 +5,7 @@ use std::time::Duration;
 use lm_tests::{
     ModelServer,
     daemon::texts,
-    model_server::{CLOCK_VARIABLE, ReportedUsage, SeenRequest, Turn},
+    model_server::{CLOCK_VARIABLE, Fault, Gate, ReportedUsage, SeenRequest, Turn},
 };
 use serde_json::{Value, json};
 
@@ -89,4 +89,52 @@ fn an_unknown_price_is_said_to_be_unknown_and_a_set_one_counts() {
     let answer = ask(&place, &server, "Which port?");
     let cost = answer["usage"]["cost_usd"].as_f64().unwrap();
     assert!((cost - 0.092).abs() < 1e-9 && answer["notes"] == json!([]), "{answer}");
+}
+
+#[test]
+fn parallel_questions_do_not_pass_the_budget_together() {
+    let place = Place::with(&[SERVER]);
+    let gate = Gate::default();
+    let waiting = gate.clone();
+    let server = ModelServer::start(move |_: &SeenRequest| {
+        let usage = ReportedUsage { input: 90_000, output: 1_000, ..ReportedUsage::default() };
+        Turn { usage: Some(usage), ..Turn::text("A dear answer.") }.gated(&waiting)
+    });
+    // Answers of 32,000 tokens at $0.50 a million are expected to cost $0.016 each.
+    let more = json!({ "force_explore_when_cold": false, "daily_budget_usd": 0.02, "max_answer_tokens": 32_000 });
+    place.choose(&server, BOTH[0], more);
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..4)
+            .map(|number| {
+                scope.spawn({
+                    let place = &place;
+                    move || place.ask(&format!("the_default_port, question {number}?"))
+                })
+            })
+            .collect();
+        let refused = |answers: &[std::thread::ScopedJoinHandle<'_, Value>]| {
+            answers.iter().filter(|answer| answer.is_finished()).count() == 2
+        };
+        lm_tests::wait_until("two questions to be refused", || refused(&asked).then(|| gate.open()));
+        let answers: Vec<Value> = asked.into_iter().map(|asked| asked.join().unwrap()).collect();
+        let by_model = answers.iter().filter(|answer| answer["provider"] != "offline").count();
+        assert_eq!(by_model, 2, "{answers:?}");
+    });
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[test]
+fn a_request_that_breaks_off_is_booked_with_what_it_was_expected_to_cost() {
+    for format in BOTH {
+        let place = Place::with(&[SERVER]);
+        let server = ModelServer::start(move |_: &SeenRequest| {
+            Turn::text("one two three").failing(Fault::Silence(if format == BOTH[0] { 4 } else { 2 }))
+        });
+        place.choose(&server, format, json!({ "force_explore_when_cold": false }));
+        let mut command = place.command("the_default_port?");
+        command.args(["--timeout", "5"]);
+        answer_in(&command.output().unwrap());
+        let today = &stats(&place)["spending"]["today"];
+        assert!(today["usd"].as_f64().unwrap() > 0.0 && today["requests"] == 1, "{format:?}: {today}");
+    }
 }

@@ -84,7 +84,7 @@ impl From<WireUsage> for Usage {
 #[derive(Deserialize)]
 struct WireMessage<'a> {
     #[serde(borrow, default)]
-    content: Vec<&'a RawValue>,
+    content: Option<Vec<&'a RawValue>>,
     stop_reason: Option<String>,
     usage: Option<WireUsage>,
 }
@@ -224,6 +224,12 @@ impl Decoder for AnthropicDecoder {
     }
 
     fn event(&mut self, event: &ServerSentEvent, emit: &mut EventSink<'_>) -> Result<bool, Fault> {
+        // Gateways end this format like the other one, and send empty events to keep a connection.
+        match event.data.trim() {
+            "[DONE]" => return Ok(true),
+            "" => return Ok(false),
+            _ => {}
+        }
         if event.name == "error" || event.data.trim_start().starts_with("{\"error\"") {
             return Err(Fault::Reported(event.data.clone()));
         }
@@ -284,7 +290,13 @@ impl Decoder for AnthropicDecoder {
                     }
                 }
             }
-            "message_stop" => return Ok(true),
+            "message_stop" => {
+                // What a server has not closed is whole all the same.
+                for (_, open) in std::mem::take(&mut self.open) {
+                    self.close(open, emit)?;
+                }
+                return Ok(true);
+            }
             // Pings, and what later versions add.
             _ => {}
         }
@@ -303,7 +315,7 @@ impl Decoder for AnthropicDecoder {
         }
         let message: WireMessage<'_> =
             serde_json::from_str(body).map_err(|error| unreadable(&format!("which is no message ({error})")))?;
-        for raw in message.content {
+        for raw in message.content.into_iter().flatten() {
             let open = self.start(raw)?;
             if let Open::Text(text) = &open {
                 emit(ModelEvent::Text(text));
