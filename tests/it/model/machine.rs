@@ -255,7 +255,11 @@ impl Machine {
 
     /// Leaves the beginning of a record that was being appended.
     fn tear_journal(&mut self) {
-        let journals = files_below(&self.place.sandbox.data().workspaces());
+        let workspaces = self.place.sandbox.data().workspaces();
+        if !workspaces.exists() {
+            return;
+        }
+        let journals = files_below(&workspaces);
         let journal = journals.iter().find(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
         let Some(journal) = journal else { return };
         let bytes = fs::read(journal).unwrap();
