@@ -255,10 +255,15 @@ impl Briefer {
             return;
         };
         let now = SystemTime::now();
+        let mut told = fork.told();
+        briefing.said.iter().for_each(|said| told.hear(said));
         let mut shown = Vec::new();
         for place in &places {
             let numbered = prompts::numbered(&place.excerpt, place.first_line);
-            if fork.holds(numbered.trim_end()) {
+            // The same lines may stand there as those of another file.
+            let standing = Standing::Text(place.sha256.as_str().into());
+            let is_told = told.of(&place.path).is_some_and(|said| said.agrees_with(&standing));
+            if is_told && fork.holds(numbered.trim_end()) {
                 continue;
             }
             // The search looks at the beginning of a large file; what is told of one is told of all of it.

@@ -104,7 +104,8 @@ fn oracle(request: &SeenRequest) -> String {
     let is_void = is_after_value(last_under("Changed or possibly changed"));
     match last_value {
         Some((_, Some(value))) if !is_gone && !is_void => format!("It is {value}. answer-{id}-"),
-        _ if has_looked || is_gone => format!("There is none. answer-{id}-"),
+        // What is gone may lie somewhere else.
+        _ if has_looked => format!("There is none. answer-{id}-"),
         _ => String::new(),
     }
 }
@@ -306,6 +307,8 @@ impl Machine {
                 wait_until("the request to be dropped", || (self.server.clients_left() > left).then_some(()));
                 self.given_up.push(id);
             }
+            // That a file nobody spoke of came into being is not noticed until the next question.
+            Step::EditedMeanwhile(fact) if !self.facts.contains_key(&fact) => {}
             Step::EditedMeanwhile(fact) => {
                 let (gate, question) = self.hold_question(fact);
                 self.edit(fact, true);
