@@ -28,7 +28,10 @@ use crate::{
     },
     files::{Excluded, ReadError, WorkspaceFiles},
     llm::{self, Lifetime, ModelError, ToolSpec, Transport},
-    memory::log::{Fork, Provenance, Retain, Source},
+    memory::{
+        log::{Fork, Provenance, Retain, Source},
+        told::LastSaid,
+    },
     tools::{self, Tools},
 };
 
@@ -255,9 +258,15 @@ fn rests_on(fork: &Fork, seen: &BTreeSet<Source>, told_along: &[Source], checked
         let sha256 = told.of(path)?.standing_text()?;
         Some(Source { path: (*path).into(), sha256: Arc::clone(sha256) })
     });
-    let looked_up = seen.iter().filter(|source| !told_along.contains(source)).cloned();
+    // Where a file changed while the answer was written, it was answered again from what it held then.
+    let newest = |source: &Source| {
+        let sha256 = told.of(&source.path).and_then(LastSaid::standing_text).unwrap_or(&source.sha256);
+        Source { path: Arc::clone(&source.path), sha256: Arc::clone(sha256) }
+    };
+    let looked_up = seen.iter().filter(|source| !told_along.contains(source)).map(newest);
     let sources: BTreeSet<Source> = named.chain(looked_up).collect();
-    if sources.is_empty() { told_along.to_vec() } else { sources.into_iter().collect() }
+    let sources = if sources.is_empty() { told_along.iter().map(newest).collect() } else { sources };
+    sources.into_iter().collect()
 }
 
 async fn check_citations(files: &Arc<WorkspaceFiles>, text: &str, seen: &BTreeSet<Source>) -> Result<Checked, String> {
