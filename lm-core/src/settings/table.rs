@@ -209,12 +209,14 @@ settings! {
     price_cache_read_mult: Option<f64> = None, number(0.0, 10.0), Request, Now;
     /// The price of a token written to the cache, as a multiple of the input price.
     price_cache_write_mult: Option<f64> = None, number(0.0, 10.0), Request, Now;
-    /// Fields added to every chat-completions request. Only their names are ever shown.
-    openai_extra_body: Option<Map<String, Json>> = None, Kind::Object, Request, Planned;
-    /// Header fields added to every request to the provider. Never logged and never shown.
-    extra_headers: Vec<(String, Secret)> = Vec::new(), Kind::Headers, Request, Planned;
+    /// Fields added to every chat-completions request, `null` to leave one of ours out. Only their names are
+    /// ever shown.
+    openai_extra_body: Option<Map<String, Json>> = None, Kind::Object, Request, Now;
+    /// Header fields added to every request to the provider; the value `__auto__` is a new id in each. Never
+    /// logged and never shown.
+    extra_headers: Vec<(String, Secret)> = Vec::new(), Kind::Headers, Request, Now;
     /// Certificates that are trusted besides the system's, in PEM.
-    ca_file: Option<PathBuf> = None, Kind::Path, Request, Planned;
+    ca_file: Option<PathBuf> = None, Kind::Path, Request, Now;
     /// The most dollars spent on models in a day of UTC, by all workspaces together; 0 is no limit. When it
     /// is reached, answers are offline until midnight UTC.
     daily_budget_usd: f64 = 5.0, number(0.0, 100_000.0), Request, Now;
