@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeSet,
     fmt::Write as _,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -58,6 +58,8 @@ pub(super) struct Briefer {
     pub(super) excluded: Excluded,
     /// As many bytes may tell what changed.
     pub(super) delta_bytes: usize,
+    /// Changed files that the question was not told of, since there were too many.
+    pub(super) untold: Arc<Mutex<BTreeSet<Arc<str>>>>,
     pub(super) due: Instant,
     pub(super) cancel: CancellationToken,
 }
@@ -121,13 +123,22 @@ impl Briefer {
             .collect();
         let limits = DeltaLimits { bytes: self.delta_bytes, bytes_per_file: DELTA_FILE_BYTES };
         let rendered = delta::render(&changes, limits);
-        let named = || changed.iter().zip(&rendered.shown).filter(|(_, shown)| **shown != Shown::Counted);
+        let of_kind = |is_counted: bool| {
+            let shown = changed.iter().zip(&rendered.shown);
+            shown.filter(move |(_, shown)| (**shown == Shown::Counted) == is_counted)
+        };
+        let named = || of_kind(false);
+        self.untold().extend(of_kind(true).map(|(change, _)| Arc::clone(&change.path)));
         Some(News {
             text: rendered.text,
             // One that was only counted is told of the next time.
             said: named().map(|(change, _)| Said::notice(Arc::clone(&change.path), change.standing.clone())).collect(),
             paths: named().map(|(change, _)| change.path.to_string()).collect(),
         })
+    }
+
+    fn untold(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self, told: &Told) -> Vec<Known> {
@@ -257,7 +268,12 @@ impl Watch for Briefer {
         let cited = citations::find(answer).into_iter().map(|citation| citation.path);
         let concerned: BTreeSet<String> = fork.said().map(|said| said.path.to_string()).chain(cited).collect();
         let mut told = fork.told();
-        told.retain(|path| concerned.contains(path));
+        {
+            // An answer may rest on whatever was told before, whether it names it or not. What was too
+            // much to be told along with the question is too much now.
+            let untold = self.untold();
+            told.retain(|path| !untold.contains(path) || concerned.contains(path));
+        }
         let (this, answered) = (self.clone(), fork.answered().to_vec());
         Box::pin(async move {
             let looking = tokio::task::spawn_blocking(move || this.news_of(&told, &answered));

@@ -122,6 +122,7 @@ impl ModelQuestion<'_> {
             files: Arc::clone(files),
             excluded: self.excluded.clone(),
             delta_bytes: briefing::delta_bytes(opened.estimate.bytes(self.chosen.window)),
+            untold: Arc::default(),
             due: self.due,
             cancel: self.cancel.clone(),
         };

@@ -9,6 +9,7 @@ mod fresh;
 mod kept;
 mod learned;
 mod limits;
+mod machine;
 mod preloaded;
 mod privacy;
 mod together;
