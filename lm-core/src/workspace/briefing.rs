@@ -24,9 +24,13 @@ use crate::{
     files::{Excluded, FileStamp, WorkspaceFiles, nanoseconds},
     memory::{
         delta::{self, Change, DeltaLimits, Shown, What},
+        ledger::{
+            Fact,
+            block::{self, Noted},
+        },
         log::{Exchange, Fork, Source},
         manifest::{Deed, Gap, Look},
-        quote::one_line,
+        quote::{data_block, one_line},
         told::{LastSaid, Said, Standing, Told},
     },
     retrieval::{SearchLimits, SearchOutcome, Verdict},
@@ -48,6 +52,20 @@ const DELTA_FILE_BYTES: usize = 8_000;
 const GAP_BYTES_MAX: usize = 1_500;
 /// How many earlier questions are named whose answers rest on a changed file.
 const ANSWERS_NAMED_MAX: usize = 8;
+
+/// How many void notes are named.
+const VOID_NOTES_MAX: usize = 60;
+/// The longest list of what people noted, in bytes.
+const NOTES_BYTES_MAX: usize = 3_000;
+
+/// Up to where things are told once a question is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Until {
+    /// Observations of the coding agent's deeds.
+    pub(super) observations: u64,
+    /// The number of the last of people's notes.
+    pub(super) notes: u64,
+}
 
 /// Briefs the questions of one fork.
 #[derive(Clone)]
@@ -108,18 +126,20 @@ enum Became {
 
 impl Briefer {
     /// What the next question of a fork is told. Blocks.
-    pub(super) fn brief(&self, fork: &Fork, question: &str) -> (Briefing, u64) {
-        let news = self.news_of(&fork.told(), fork.answered()).unwrap_or_default();
+    pub(super) fn brief(&self, fork: &Fork, question: &str) -> (Briefing, Until) {
+        let news = self.news_of(&fork.told(), fork).unwrap_or_default();
         let gap = self.companion.gap(fork.observations_told());
         let mut briefing = Briefing { said: news.said, ..Briefing::default() };
-        let texts = [deeds(&gap), news.text];
+        let (notes, last_note) = self.companion.notes_since(fork.notes_told());
+        let texts = [deeds(&gap), noted_by_people(&notes), news.text];
         briefing.deltas = texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
         self.add_excerpts(&mut briefing, fork, question);
-        (briefing, gap.until)
+        (briefing, Until { observations: gap.until, notes: last_note })
     }
 
     /// What of `told` is not so any more. Blocks.
-    fn news_of(&self, told: &Told, answered: &[Arc<Exchange>]) -> Option<News> {
+    fn news_of(&self, told: &Told, fork: &Fork) -> Option<News> {
+        let answered = fork.answered();
         let known = self.known(told);
         let changed = self.changed(&known, answered);
         if changed.is_empty() {
@@ -134,6 +154,7 @@ impl Briefer {
             .collect();
         let limits = DeltaLimits { bytes: self.delta_bytes, bytes_per_file: DELTA_FILE_BYTES };
         let rendered = delta::render(&changes, limits);
+        let text = rendered.text + &void_notes(fork.noted(), &changed);
         let of_kind = |is_counted: bool| {
             let shown = changed.iter().zip(&rendered.shown);
             shown.filter(move |(_, shown)| (**shown == Shown::Counted) == is_counted)
@@ -141,7 +162,7 @@ impl Briefer {
         let named = || of_kind(false);
         self.untold().extend(of_kind(true).map(|(change, _)| Arc::clone(&change.path)));
         Some(News {
-            text: rendered.text,
+            text,
             // One that was only counted is told of the next time.
             said: named().flat_map(|(change, _)| change.said()).collect(),
             paths: named().map(|(change, _)| change.path.to_string()).collect(),
@@ -293,9 +314,9 @@ impl Watch for Briefer {
             let untold = self.untold();
             told.retain(|path| !untold.contains(path) || concerned.contains(path));
         }
-        let (this, answered) = (self.clone(), fork.answered().to_vec());
+        let (this, fork) = (self.clone(), fork.clone());
         Box::pin(async move {
-            let looking = tokio::task::spawn_blocking(move || this.news_of(&told, &answered));
+            let looking = tokio::task::spawn_blocking(move || this.news_of(&told, &fork));
             looking.await.unwrap_or_else(|error| {
                 tracing::error!(%error, "looking for changes broke off");
                 None
@@ -315,6 +336,47 @@ impl Became {
             Self::Stale => What::Stale,
         }
     }
+}
+
+/// Which of the notes at the beginning rest on what is not so any more, by their numbers.
+fn void_notes(noted: &[Noted], changed: &[Changed]) -> String {
+    let is_void = |noted: &&Noted| {
+        noted.sources.iter().any(|source| {
+            let change = changed.iter().find(|change| change.path == source.path);
+            change.is_some_and(|change| change.standing.sha256() != Some(&source.sha256))
+        })
+    };
+    let numbers: Vec<String> = noted.iter().filter(is_void).map(|noted| noted.number.to_string()).collect();
+    if numbers.is_empty() {
+        return String::new();
+    }
+    let more = numbers.len().saturating_sub(VOID_NOTES_MAX);
+    let named = numbers[..numbers.len() - more].join(", ");
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("Void until you have checked them are these of the notes at the beginning: {named}{more}.\n")
+}
+
+/// What people noted since the last question, as data.
+fn noted_by_people(notes: &[Fact]) -> String {
+    if notes.is_empty() {
+        return String::new();
+    }
+    let mut lines = String::new();
+    let mut told = 0;
+    for note in notes {
+        let line = block::line(note);
+        if lines.len() + line.len() > NOTES_BYTES_MAX {
+            break;
+        }
+        lines.push_str(&line);
+        lines.push('\n');
+        told += 1;
+    }
+    let mut text = format!("A person noted, as data:\n{}", data_block("notes", &lines));
+    if told < notes.len() {
+        let _ = write!(text, "\n{} more are found with the tool recall.", notes.len() - told);
+    }
+    text
 }
 
 /// What the coding agent did, one line for each kind of deed.
