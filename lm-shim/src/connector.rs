@@ -23,12 +23,12 @@ use std::{
 use lm_proto::{
     Build, DataDirectory, Endpoint,
     handshake::Intent,
-    message::{Answer, Ask, Failure, FailureKind, Reply, Request},
+    message::{Answer, Ask, Failure, FailureKind, Observation, Reply, Request},
 };
 use thiserror::Error;
 use tokio::{
     sync::Mutex,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -186,6 +186,30 @@ impl Connector {
                 return Err(AskError::Lost { reason, log: self.data.core_log() });
             }
         }
+    }
+
+    /// Reports observations over a connection of its own, which ends with it; gives back those that no
+    /// daemon has taken up by `deadline`.
+    pub(crate) async fn observe(&self, observations: Vec<Observation>, deadline: Instant) -> Vec<Observation> {
+        let Ok(connection) = self.connect(Role::Mcp, deadline).await else { return observations };
+        let begin = |observation: Observation| {
+            let pending = connection.start(Request::Observe(observation.clone()));
+            (observation, pending)
+        };
+        let started: Vec<_> = observations.into_iter().map(begin).collect();
+        let mut left = Vec::new();
+        for (observation, mut pending) in started {
+            let is_done = match timeout_at(deadline, pending.next()).await {
+                Ok(Event::Reply(Ok(_))) => true,
+                // The same report would be refused again.
+                Ok(Event::Reply(Err(failure))) => failure.kind == FailureKind::InvalidRequest,
+                Ok(Event::Progress(_) | Event::Lost(_)) | Err(_) => false,
+            };
+            if !is_done {
+                left.push(observation);
+            }
+        }
+        left
     }
 
     /// The connection that questions share, opened where there is none.

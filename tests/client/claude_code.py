@@ -50,12 +50,13 @@ class Session:
         sandbox: Path,
         plugin: Path,
         workspace: Path,
-        script: list[Reply],
+        script: list[Reply] | ScriptedModel,
         *,
         permission: bool = True,
+        tools: tuple[str, ...] = (),
         variables: dict[str, str] | None = None,
     ) -> None:
-        self.model = ScriptedModel(script)
+        self.model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
         self.events: list[Json] = []
         """What the client printed, one object a line."""
         self._debug_log = sandbox / "client-debug.log"
@@ -64,9 +65,10 @@ class Session:
             str(client), "--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json",
             "--debug-file", str(self._debug_log), "--plugin-dir", str(plugin),
         ]  # fmt: skip
-        if permission:
-            # The whole server is allowed, as a user would do it.
-            self._command += ["--allowedTools", TOOL.rpartition("__")[0]]
+        # The whole server is allowed, as a user would do it.
+        allowed = [*([TOOL.rpartition("__")[0]] if permission else []), *tools]
+        if allowed:
+            self._command += ["--allowedTools", ",".join(allowed)]
         self._sandbox, self._workspace, self._variables = sandbox, workspace, variables or {}
 
     def __enter__(self) -> "Session":

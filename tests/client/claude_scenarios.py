@@ -10,31 +10,15 @@ import re
 import shutil
 import signal
 import subprocess
-from dataclasses import dataclass
-from pathlib import Path
 
 from claude_code import SERVER, TOOL, Session, environment
 from fixture import ANSWER_PLACE, QUESTION, other_repository, repository
 from scripted_model import Call, Reply
+from surroundings import Surroundings, assert_answered
 from system import is_alive, processes, wait_until
 
 ASK = Reply(calls=[Call(TOOL, {"question": QUESTION})])
 DONE = Reply("done")
-
-
-@dataclass
-class Surroundings:
-    """What a scenario is given."""
-
-    client: Path
-    sandbox: Path
-    plugin: Path
-    """The plugin as it is shipped: launcher and binaries, under a path with spaces and umlauts."""
-    clone: Path | None = None
-    """The sources' own plugin folder, with nothing in it but what is kept under version control."""
-
-    def session(self, workspace: Path, script: list[Reply], **options: object) -> Session:
-        return Session(self.client, self.sandbox, self.plugin, workspace, script, **options)
 
 
 def the_plugin_is_valid(surroundings: Surroundings) -> None:
@@ -190,15 +174,6 @@ def a_rebuild_is_picked_up(surroundings: Surroundings) -> None:
         session.prompt("ask")
         assert runs(session, "debug"), processes()
         assert_answered(session, ANSWER_PLACE)
-
-
-def assert_answered(session: Session, *places: str) -> None:
-    """Each tool call so far was answered, and names its place as a `path:line`."""
-    results = session.model.tool_results()
-    assert len(results) == len(places), results
-    for (failed, text), place in zip(results, places, strict=True):
-        assert not failed, text
-        assert re.search(place, text), f"no {place} in: {text}"
 
 
 SCENARIOS = [

@@ -18,7 +18,11 @@ const INSTALLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/real-cli
 
 /// The scenarios of both clients.
 pub(crate) fn trials() -> Vec<Trial> {
-    let claude = scenarios(include_str!("claude_scenarios.py"))
+    let claude =
+        [include_str!("claude_scenarios.py"), include_str!("claude_learning.py"), include_str!("claude_commands.py")];
+    let claude = claude
+        .into_iter()
+        .flat_map(scenarios)
         .map(|name| Trial::ignorable_test(format!("claude_code::{name}"), move || present(claude_code(name))));
     let sdk = scenarios(include_str!("sdk_scenarios.py"))
         .map(|name| Trial::ignorable_test(format!("python_sdk::{name}"), move || present(python_sdk(name))));

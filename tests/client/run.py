@@ -19,14 +19,19 @@ def main() -> None:
     options = parser.parse_args()
 
     if options.lane == "claude":
-        import claude_scenarios as lane
+        import claude_commands
+        import claude_learning
+        import claude_scenarios
+        from surroundings import Surroundings
 
-        surroundings = lane.Surroundings(options.client, options.sandbox, options.plugin, options.clone)
+        surroundings = Surroundings(options.client, options.sandbox, options.plugin, options.clone)
+        listed = claude_scenarios.SCENARIOS + claude_learning.SCENARIOS + claude_commands.SCENARIOS
     else:
-        import sdk_scenarios as lane
+        import sdk_scenarios
 
-        surroundings = lane.Surroundings(options.shim, options.sandbox)
-    scenarios = {scenario.__name__: scenario for scenario in lane.SCENARIOS}
+        surroundings = sdk_scenarios.Surroundings(options.shim, options.sandbox)
+        listed = sdk_scenarios.SCENARIOS
+    scenarios = {scenario.__name__: scenario for scenario in listed}
     if options.scenario == "list":
         print("\n".join(scenarios))
         return

@@ -43,9 +43,11 @@ class Reply:
 class ScriptedModel:
     """Answers the n-th request of the conversation with the n-th reply of the script."""
 
-    def __init__(self, script: list[Reply]) -> None:
+    def __init__(self, script: list[Reply], subagents: dict[str, list[Reply]] | None = None) -> None:
+        """A subagent follows the script whose key stands in its prompts."""
         self.prompts: list[Json] = []
         """The requests that carried the conversation, in order."""
+        self._subagents = {mark: iter(replies) for mark, replies in (subagents or {}).items()}
         self.strangers: list[str] = []
         """What the client tried to reach besides this model."""
         self._script = list(script)
@@ -72,11 +74,15 @@ class ScriptedModel:
         self._server.shutdown()
         self._server.server_close()
 
-    def next_blocks(self, request: Json) -> list[Json]:
+    def next_blocks(self, request: Json, is_subagent: bool = False) -> list[Json]:
         """The reply to a request; requests without tools are the client's own errands (titles and such)."""
         with self._lock:
             if not request.get("tools"):
                 return [{"type": "text", "text": "ok"}]
+            if is_subagent:
+                prompt = json.dumps(request["messages"])
+                script = next(script for mark, script in self._subagents.items() if mark in prompt)
+                return next(script, Reply("The subagent's script has ended.")).blocks(self._numbers)
             self.prompts.append(request)
             turn = len(self.prompts) - 1
             reply = self._script[turn] if turn < len(self._script) else Reply("The script has ended.")
@@ -125,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/v1/messages/count_tokens":
             self._json({"input_tokens": len(body) // 4})
         elif path == "/v1/messages":
-            self._reply(json.loads(body))
+            self._reply(json.loads(body), "x-claude-code-agent-id" in self.headers)
         else:
             self._stranger()
 
@@ -134,8 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.send_error(403)
 
-    def _reply(self, request: Json) -> None:
-        blocks = self.scripted.next_blocks(request)
+    def _reply(self, request: Json, is_subagent: bool) -> None:
+        blocks = self.scripted.next_blocks(request, is_subagent)
         message = {
             "id": "msg_scripted",
             "type": "message",

@@ -11,6 +11,7 @@ mod memory_commands;
 mod model;
 mod retrieval;
 mod session;
+mod session_hooks;
 mod settings;
 mod setup;
 mod stdio_bytes;

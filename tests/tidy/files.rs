@@ -69,8 +69,16 @@ fn the_plugin_folder_holds_what_users_need_and_nothing_else() {
         .into_iter()
         .filter_map(|file| file.path.strip_prefix("plugin/").map(str::to_owned))
         .filter(|path| {
-            let known = [".claude-plugin/plugin.json", ".mcp.json", "bin/lm-shim", "skills/live-memory/SKILL.md"];
-            !known.contains(&path.as_str())
+            let known = [
+                ".claude-plugin/plugin.json",
+                ".mcp.json",
+                "bin/lm-shim",
+                "hooks/hooks.json",
+                "hooks/command-hooks.json",
+                "skills/live-memory/SKILL.md",
+            ];
+            let is_command = path.starts_with("commands/live-memory-") && path.ends_with(".md");
+            !(is_command || known.contains(&path.as_str()))
         })
         .collect();
     assert!(strangers.is_empty(), "not a user's file: {strangers:?}");

@@ -20,7 +20,7 @@ pub struct Briefing {
     pub sources: Vec<Source>,
 }
 
-/// What happened to files that a question was shown.
+/// What happened to files that a conversation speaks of.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct News {
     /// As one block.
@@ -36,7 +36,7 @@ pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Looks at the disk when an answer is there: it must not leave with what was true when it was begun.
 pub trait Watch: Send + Sync {
-    /// Of the files that the question was shown and that the answer names: what is not any more as the
-    /// fork's turns say; none where everything is.
+    /// Of the files that the conversation speaks of: what is not any more as the fork's turns say; none
+    /// where everything is.
     fn news<'a>(&'a self, fork: &'a Fork, answer: &'a str) -> Waiting<'a, Option<News>>;
 }

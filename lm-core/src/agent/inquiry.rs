@@ -40,7 +40,7 @@ const THINKING_TOKENS: u32 = 4096;
 /// A completion takes at most this part of the window.
 const COMPLETION_SHARE: u64 = 3;
 /// What is kept free at the end of the window for estimates that err.
-const WINDOW_RESERVE: f64 = 0.02;
+pub(super) const WINDOW_RESERVE: f64 = 0.02;
 /// How far past the soft deadline an answer that is being written may go.
 const GRACE: Duration = Duration::from_secs(4);
 /// How long one tool may take at most.
@@ -580,7 +580,9 @@ impl Running<'_, '_> {
                 for file in &output.files {
                     let path: Arc<str> = crate::files::display_path(&file.path).into();
                     let sha256: Arc<str> = file.sha256.as_str().into();
-                    said.push(Said::shown(Arc::clone(&path), Arc::clone(&sha256)));
+                    if file.is_shown {
+                        said.push(Said::shown(Arc::clone(&path), Arc::clone(&sha256)));
+                    }
                     self.sources.insert(Source { path, sha256 });
                 }
                 (output.text, output.is_error)

@@ -152,12 +152,12 @@ settings! {
     model: Option<String> = None, Kind::Text, Request, Now;
     /// The longest prompt in tokens; less where the model's window is smaller or a longer prompt dearer.
     max_context_tokens: u32 = 128_000, integer(8_000, 2_000_000), Request, Now;
-    /// The share of the window at which a conversation begins anew with its newest answers.
+    /// The share of the window at which a conversation is summed up and begins anew.
     compaction_threshold: f64 = 0.85, number(0.10, 0.99), Request, Now;
-    /// The share of the window that is carried over then.
+    /// The share of the window that is carried over then: what is known, at most half of it, and the newest answers.
     compaction_floor: f64 = 0.15, number(0.02, 0.90), Request, Now;
-    /// The shortest time between two compactions in seconds.
-    distill_min_interval_s: u32 = 60, integer(0, DAY_S), Request, Planned;
+    /// The shortest time between two summaries in seconds; within it a full conversation begins anew without one.
+    distill_min_interval_s: u32 = 60, integer(0, DAY_S), Request, Now;
     /// The share of the window that the directory tree may take.
     dirtree_fraction: f64 = 0.10, number(0.0, 0.5), Request, Now;
     /// The most rounds with tools for one question.

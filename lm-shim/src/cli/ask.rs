@@ -36,10 +36,8 @@ pub(super) async fn ask(arguments: Ask) -> Outcome {
     } else {
         question::answer_for_command_line(&answer.text)
     }))?;
-    if status.is_terminal() && !arguments.json && !answer.trailer.is_empty() {
-        output::say(&format!("\n{}\n", answer.trailer));
-    }
-    Ok(printed)
+    let is_wanted = status.is_terminal() && !arguments.json && !answer.trailer.is_empty();
+    Ok(if is_wanted { printed.and_say(format!("\n{}\n", answer.trailer)) } else { printed })
 }
 
 /// The words given, or what standard input has.

@@ -17,36 +17,47 @@ pub(super) async fn show(json: bool) -> Outcome {
 
 /// Changes settings.
 pub(super) async fn set(arguments: Vec<String>) -> Outcome {
-    let mut changes = Vec::new();
-    let mut from_input = None;
-    for (index, argument) in arguments.iter().enumerate() {
-        // The argument itself is not repeated: it may be a secret.
-        let Some((name, value)) = argument.split_once('=') else {
-            return Err(Failed::usage(format!("argument {} has no `=`; write NAME=VALUE", index + 1)));
+    let mut changes = changes(&arguments)?;
+    for (name, _) in changes.iter().filter(|(name, value)| value != "-" && is_secret(name)) {
+        let setup = if name.to_lowercase().contains("api_key") {
+            ",\nand `lm-shim setup` asks for it without showing it"
+        } else {
+            ""
         };
-        if value == "-" && from_input.replace(index).is_some() {
+        output::say(&format!(
+            "note: other users of this machine could read `{name}` on the command line, and\n\
+             your shell may keep it; `lm-shim config set {name}=-` reads it from standard input{setup}\n"
+        ));
+    }
+    let mut from_input = changes.iter_mut().filter(|(_, value)| value == "-");
+    if let Some((_, value)) = from_input.next() {
+        if from_input.next().is_some() {
             return Err(Failed::usage("only one value can come from standard input; set the others one by one"));
         }
-        if value != "-" && is_secret(name) {
-            let setup = if name.to_lowercase().contains("api_key") {
-                ",\nand `lm-shim setup` asks for it without showing it"
-            } else {
-                ""
-            };
-            output::say(&format!(
-                "note: other users of this machine could read `{name}` on the command line, and\n\
-                 your shell may keep it; `lm-shim config set {name}=-` reads it from standard input{setup}\n"
-            ));
-        }
-        changes.push((name.to_owned(), value.to_owned()));
-    }
-    if let Some(index) = from_input {
-        let value = ask::read_input().await?;
-        if value.len() > QUESTION_BYTES_MAX {
+        let input = ask::read_input().await?;
+        if input.len() > QUESTION_BYTES_MAX {
             return Err(Failed::usage(format!("the value is longer than {QUESTION_BYTES_MAX} bytes; shorten it")));
         }
-        changes[index].1 = value.trim_end_matches(['\n', '\r']).to_owned();
+        *value = input.trim_end_matches(['\n', '\r']).to_owned();
     }
+    store(changes).await
+}
+
+/// Changes settings in a place where nobody could give a value besides.
+pub(super) async fn set_as_given(arguments: &[String]) -> Outcome {
+    store(changes(arguments)?).await
+}
+
+fn changes(arguments: &[String]) -> Result<Vec<(String, String)>, Failed> {
+    let change = |(index, argument): (usize, &String)| match argument.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        // The argument itself is not repeated: it may be a secret.
+        None => Err(Failed::usage(format!("argument {} has no `=`; write NAME=VALUE", index + 1))),
+    };
+    arguments.iter().enumerate().map(change).collect()
+}
+
+async fn store(changes: Vec<(String, String)>) -> Outcome {
     let request = Request::ConfigSet { changes, environment: session::environment() };
     report::show(&report::request(request).await?, false)
 }

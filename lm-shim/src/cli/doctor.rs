@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    CONNECT_PATIENCE, ask,
+    CONNECT_PATIENCE, Here, ask,
     output::{self, Outcome},
     report,
 };
@@ -35,7 +35,8 @@ impl Check {
 }
 
 /// Checks everything, starting the daemon where it does not run.
-pub(super) async fn doctor(json: bool) -> Outcome {
+pub(super) async fn doctor(Here { cwd, json }: Here) -> Outcome {
+    let cwd = if cwd.is_some() { ask::directory(cwd.as_deref())? } else { ask::directory(None).unwrap_or_default() };
     let mut checks = vec![Check::new("program", core_binary())];
     let data = DataDirectory::open();
     checks.push(Check::new("data directory", describe(&data)));
@@ -47,7 +48,6 @@ pub(super) async fn doctor(json: bool) -> Outcome {
         match connector.connect(Role::Ask, Instant::now() + CONNECT_PATIENCE).await {
             Ok(connection) => {
                 checks.push(Check::new("daemon", Ok(format!("answers, process {}", connection.daemon().pid))));
-                let cwd = ask::directory(None).unwrap_or_default();
                 let request = Request::Doctor { cwd, environment: session::environment_for_reports() };
                 match report::exchange(&connection, request).await {
                     Ok(report) => daemon = Some(report),

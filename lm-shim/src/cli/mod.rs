@@ -12,6 +12,7 @@ mod output;
 mod prompt;
 mod report;
 mod setup;
+pub(crate) mod slash;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -56,9 +57,9 @@ enum Verb {
     #[command(subcommand)]
     Config(Config),
     /// Show what the daemon knows and has done
-    Stats(Json),
+    Stats(Here),
     /// Check the installation and say what is wrong
-    Doctor(Json),
+    Doctor(Here),
     /// Forget everything about this workspace, or about all
     #[command(after_help = "\
 What is forgotten: the conversation, what was learned and observed, the search
@@ -217,14 +218,14 @@ async fn perform(verb: Verb) -> Outcome {
         Verb::Config(Config::Show(Json { json })) => config::show(json).await,
         Verb::Config(Config::Set { changes }) => config::set(changes).await,
         Verb::Config(Config::Unset { names }) => config::unset(names).await,
-        Verb::Stats(Json { json }) => report::stats(json).await,
-        Verb::Doctor(Json { json }) => doctor::doctor(json).await,
+        Verb::Stats(here) => report::stats(here).await,
+        Verb::Doctor(here) => doctor::doctor(here).await,
         Verb::Empty(arguments) => memory::empty(arguments).await,
         Verb::Reset(here) => memory::reset(here).await,
         Verb::Pause(here) => memory::pause(here, true).await,
         Verb::Resume(here) => memory::pause(here, false).await,
         // It does not come this way; `crate::hook::is_wanted` says what does.
-        Verb::Hook => Ok(crate::hook::run()),
+        Verb::Hook => Ok(output::Done::silently(crate::hook::run())),
     }
 }
 

@@ -10,7 +10,34 @@ use std::{
 use lm_proto::printable::{printable, printable_line};
 
 /// What a command comes to.
-pub(super) type Outcome = Result<ExitCode, Failed>;
+pub(super) type Outcome = Result<Done, Failed>;
+
+/// What a command prints at its end, and its exit code.
+#[must_use]
+#[derive(Debug)]
+pub(super) struct Done {
+    text: String,
+    code: ExitCode,
+    /// Said to the person after that.
+    aside: Option<String>,
+}
+
+impl Done {
+    /// Ended with nothing to print.
+    pub(super) fn silently(code: ExitCode) -> Self {
+        Self { text: String::new(), code, aside: None }
+    }
+
+    /// The same, and something said to the person after what is printed.
+    pub(super) fn and_say(self, text: String) -> Self {
+        Self { aside: Some(text), ..self }
+    }
+
+    /// What is printed, for another place than standard output.
+    pub(super) fn into_text(self) -> String {
+        printable(&self.text).into_owned()
+    }
+}
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -47,9 +74,9 @@ impl Failed {
     }
 }
 
-/// Ends a command: says why it failed, where it did.
+/// Ends a command: prints what came of it, or says why it failed.
 pub(super) fn end(outcome: Outcome) -> ExitCode {
-    match outcome {
+    match outcome.and_then(write) {
         Ok(code) => code,
         Err(Failed { reason, code }) => {
             if let Some(reason) = reason {
@@ -72,21 +99,29 @@ fn on_one_line(reason: &str) -> String {
     line
 }
 
-/// Prints a result.
+/// A result that is to be printed.
 pub(super) fn print(text: &str) -> Outcome {
     print_and(text, ExitCode::SUCCESS)
 }
 
-/// Prints a result that ends with a certain code. What a terminal would obey is shown instead: paths and
-/// values in it come from anywhere.
+/// A result that is to be printed and ends with a certain code.
 pub(super) fn print_and(text: &str, code: ExitCode) -> Outcome {
+    Ok(Done { text: text.to_owned(), code, aside: None })
+}
+
+/// Prints a result. What a terminal would obey is shown instead: paths and values in it come from anywhere.
+fn write(Done { text, code, aside }: Done) -> Result<ExitCode, Failed> {
     let mut stdout = stdout().lock();
-    match stdout.write_all(printable(text).as_bytes()).and_then(|()| stdout.flush()) {
-        Ok(()) => Ok(code),
+    let code = match stdout.write_all(printable(&text).as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => code,
         // As of `lm-shim … | head`: the reader has what it wants.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        Err(error) => Err(Failed::new(format!("cannot write to standard output: {error}"))),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => return Err(Failed::new(format!("cannot write to standard output: {error}"))),
+    };
+    if let Some(aside) = aside {
+        say(&aside);
     }
+    Ok(code)
 }
 
 /// `text` with exactly one newline at its end.

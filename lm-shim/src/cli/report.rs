@@ -9,7 +9,7 @@ use lm_proto::{
 use tokio::time::Instant;
 
 use super::{
-    CONNECT_PATIENCE, ask, connector,
+    CONNECT_PATIENCE, Here, ask, connector,
     output::{self, Failed, Outcome},
 };
 use crate::{
@@ -19,7 +19,9 @@ use crate::{
 };
 
 /// Shows what the daemon knows; a daemon that does not run is not started for it.
-pub(super) async fn stats(json: bool) -> Outcome {
+pub(super) async fn stats(Here { cwd, json }: Here) -> Outcome {
+    // A wrong directory is the daemon's to tell; none at all is no reason to know nothing.
+    let cwd = if cwd.is_some() { ask::directory(cwd.as_deref())? } else { ask::directory(None).unwrap_or_default() };
     let connection = connector()?.connect(Role::Stats, Instant::now() + CONNECT_PATIENCE).await;
     let connection = match connection {
         Ok(connection) => connection,
@@ -32,10 +34,7 @@ pub(super) async fn stats(json: bool) -> Outcome {
         }
         Err(error) => return Err(Failed::from_error(error)),
     };
-    let request = Request::Stats {
-        cwd: ask::directory(None).unwrap_or_default(),
-        environment: session::environment_for_reports(),
-    };
+    let request = Request::Stats { cwd, environment: session::environment_for_reports() };
     show(&exchange(&connection, request).await?, json)
 }
 

@@ -6,17 +6,16 @@
 //! anything that writes to standard output, standard error or a file.
 
 mod payload;
+mod tool_use;
 
 use std::{
-    env,
     ffi::OsString,
     io::{IsTerminal, Read, Write, stdin},
     panic,
-    path::{Path, PathBuf},
     process::{self, ExitCode},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use lm_proto::{
@@ -27,8 +26,8 @@ use lm_proto::{
     message::{ClientMessage, Observation, Request},
 };
 
-use self::payload::{Scanner, ToolUse};
-use crate::mcp::session;
+use self::payload::Scanner;
+pub(crate) use self::tool_use::{EVENT, ToolUse, kind_of};
 
 /// How long all of it may take once the payload has begun, and as long as nobody is there to be told.
 const BUDGET: Duration = Duration::from_millis(40);
@@ -101,7 +100,7 @@ fn tell(start: Instant) {
     IS_MET.store(daemon.is_some(), Ordering::Relaxed);
     let scanner = read_payload(start);
     if let (Some(mut daemon), Some(seen)) = (daemon, scanner.tool_use())
-        && let Some(observation) = observation(seen)
+        && let Some(observation) = seen.into_observation()
     {
         // Where that fails, the daemon has just left.
         drop(send(&mut daemon, observation));
@@ -139,35 +138,6 @@ fn read_payload(start: Instant) -> Scanner {
     }
 }
 
-/// What the daemon is told; none for a path that leads nowhere.
-fn observation(seen: ToolUse) -> Option<Observation> {
-    let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let origin = serde_json::json!({
-        "session": seen.session,
-        "agent": seen.agent,
-        "tool": seen.tool,
-        "at_ms": u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
-        "build": Build::with_stamp(0).to_string(),
-    });
-    Some(Observation {
-        path: absolute(seen.path, seen.cwd.as_deref())?,
-        kind: seen.kind,
-        cwd: seen.cwd.unwrap_or_default(),
-        environment: session::environment(),
-        origin: origin.to_string(),
-    })
-}
-
-/// A relative path is meant from the session's directory, which the process usually has too.
-fn absolute(path: String, cwd: Option<&str>) -> Option<String> {
-    // On Windows shells of the MSYS family write `/w/p` for `W:\p`, which the daemon understands.
-    if Path::new(&path).is_absolute() || path.starts_with('/') {
-        return Some(path);
-    }
-    let base = cwd.map(PathBuf::from).filter(|cwd| cwd.is_absolute()).or_else(|| env::current_dir().ok())?;
-    base.join(path).into_os_string().into_string().ok()
-}
-
 /// Says hello and what there is to say in one go, and waits until it is taken up: the session goes on
 /// after that, and what it asks next then comes later. The daemon takes it up also where this process
 /// has ended before it looks.
@@ -190,16 +160,5 @@ mod tests {
         for words in [&["lm-shim"][..], &["lm-shim", "hook", "--help"], &["lm-shim", "ask", "hook"], &["hook"]] {
             assert!(!is_wanted(words), "{words:?}");
         }
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn relative_paths_are_the_sessions() {
-        let absolute = |path: &str, cwd| absolute(path.to_owned(), cwd);
-        assert_eq!(absolute("/a/b", Some("/w")).as_deref(), Some("/a/b"));
-        assert_eq!(absolute("a/../b", Some("/w")).as_deref(), Some("/w/a/../b"));
-        let own = env::current_dir().unwrap().join("a").into_os_string().into_string().unwrap();
-        assert_eq!(absolute("a", Some("w")), Some(own.clone()));
-        assert_eq!(absolute("a", None), Some(own));
     }
 }

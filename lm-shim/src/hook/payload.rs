@@ -4,15 +4,13 @@
 //! without recursion; only a few short fields are kept. On well-formed JSON it is exact; of anything
 //! else it takes what is complete.
 
-use lm_proto::message::ObservationKind;
 use memchr::memchr2;
 use serde::de::DeserializeOwned;
 
+use super::tool_use::{ToolUse, kind_of};
+
 /// A longer value is none of those that are looked for; paths are shorter everywhere.
 const VALUE_BYTES_MAX: usize = 32 << 10;
-
-/// The event after which a tool has done what it was asked to.
-const EVENT: &str = "PostToolUse";
 
 /// The values that count, each by where it stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,20 +34,6 @@ const FIELDS: usize = Field::Error as usize + 1;
 enum Section {
     Input,
     Response,
-}
-
-/// A file that a tool was used on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct ToolUse {
-    pub(super) kind: ObservationKind,
-    /// The tool's name.
-    pub(super) tool: String,
-    /// As the client gave it.
-    pub(super) path: String,
-    /// The session's directory.
-    pub(super) cwd: Option<String>,
-    pub(super) session: Option<String>,
-    pub(super) agent: Option<String>,
 }
 
 /// Reads a payload in pieces of any size.
@@ -98,17 +82,12 @@ impl Scanner {
     /// concern a file, or that has failed.
     pub(super) fn tool_use(&self) -> Option<ToolUse> {
         let text = |field| self.parsed::<String>(field).filter(|text| !text.is_empty());
-        if text(Field::Event)? != EVENT || self.has_failed() {
+        if text(Field::Event)? != super::tool_use::EVENT || self.has_failed() {
             return None;
         }
         let tool = text(Field::Tool)?;
-        let kind = match tool.as_str() {
-            "Read" => ObservationKind::Read,
-            "Write" | "Edit" | "MultiEdit" | "NotebookEdit" => ObservationKind::Edited,
-            _ => return None,
-        };
         Some(ToolUse {
-            kind,
+            kind: kind_of(&tool)?,
             tool,
             path: text(Field::Path).or_else(|| text(Field::Notebook))?,
             cwd: text(Field::Directory),
@@ -247,6 +226,7 @@ impl Scanner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lm_proto::message::ObservationKind;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 

@@ -5,6 +5,8 @@
 //! it becomes the text of a call's result. Bytes and lines are the business of `stdio`, finding and
 //! starting the daemon of `connector`; no state is kept here beyond the session.
 
+mod hooks;
+mod observer;
 mod server;
 pub(crate) mod session;
 pub(crate) mod tool;

@@ -1,6 +1,11 @@
 //! The handler of one session's requests.
 
-use std::{borrow::Cow, collections::VecDeque, sync::OnceLock, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use lm_proto::{
     DataDirectory,
@@ -10,9 +15,9 @@ use lm_proto::{
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
-        PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerCapabilities,
-        ServerConfig,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject,
+        ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion,
+        ServerCapabilities, ServerConfig,
     },
     service::{NotificationContext, Peer, RequestContext},
 };
@@ -23,6 +28,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    hooks,
+    observer::Observer,
     session::{self, SessionDirectory},
     tool::{self, Arguments},
 };
@@ -54,23 +61,38 @@ const NEWEST_VERSION: ProtocolVersion = ProtocolVersion::LATEST_WITH_INITIALIZE;
 /// Answers one client.
 pub(super) struct Server {
     directory: SessionDirectory,
-    connector: OnceLock<Connector>,
+    connector: OnceLock<Arc<Connector>>,
+    observer: Observer,
     /// Ends every running call.
     stop: CancellationToken,
 }
 
 impl Server {
     pub(super) fn new(stop: CancellationToken) -> Self {
-        Self { directory: SessionDirectory::default(), connector: OnceLock::new(), stop }
+        Self { directory: SessionDirectory::default(), connector: OnceLock::new(), observer: Observer::default(), stop }
     }
 
     /// The way to the daemon; the data directory is not looked for before there is need.
-    fn connector(&self) -> Result<&Connector, String> {
+    fn connector(&self) -> Result<&Arc<Connector>, String> {
         if let Some(connector) = self.connector.get() {
             return Ok(connector);
         }
         let data = DataDirectory::open().map_err(|error| error.to_string())?;
-        Ok(self.connector.get_or_init(|| Connector::new(data)))
+        Ok(self.connector.get_or_init(|| Arc::new(Connector::new(data))))
+    }
+
+    /// Answers a hook, whatever becomes of what it reports.
+    async fn serve_hook(&self, name: &str, arguments: Option<&JsonObject>) -> CallToolResult {
+        if name == hooks::COMMAND {
+            return hooks::command(arguments).await;
+        }
+        if let Some(observation) = hooks::observation(arguments) {
+            match self.connector() {
+                Ok(connector) => self.observer.add(observation, connector),
+                Err(error) => log::note(&format!("what the session does cannot be reported: {error}")),
+            }
+        }
+        hooks::nothing()
     }
 
     async fn answer(&self, arguments: Arguments, context: &RequestContext<RoleServer>) -> Result<Answer, String> {
@@ -169,6 +191,10 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let is_for_hooks = [hooks::OBSERVE, hooks::COMMAND].contains(&request.name.as_ref());
+        if is_for_hooks && hooks::is_from_hook(&context.meta.0.0) {
+            return Ok(self.serve_hook(&request.name, request.arguments.as_ref()).await.into());
+        }
         if request.name != tool::NAME {
             let message = format!("there is no tool `{}`; the only one is `{}`", request.name, tool::NAME);
             return Err(ErrorData::invalid_params(message, None));

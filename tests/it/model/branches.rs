@@ -1,5 +1,7 @@
 //! What `git` changes under a conversation: branches, stashes, rebases. Skipped without the program.
 
+#![expect(clippy::print_stderr, reason = "what is skipped is said")]
+
 use std::process::Command;
 
 use lm_tests::{
@@ -34,7 +36,6 @@ fn text_of(path: &str, value: &str) -> String {
 }
 
 /// A repository on `main`, all of whose files the model has read.
-#[expect(clippy::print_stderr, reason = "what is skipped is said")]
 fn known() -> Option<(Place, ModelServer)> {
     if Command::new("git").arg("--version").output().is_err() {
         eprintln!("skipped: git is not installed");

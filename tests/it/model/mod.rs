@@ -4,13 +4,16 @@ mod answers;
 mod branches;
 mod broken;
 mod budget;
+mod compaction;
 mod conversation;
 mod fresh;
 mod kept;
 mod learned;
 mod limits;
+mod machine;
 mod preloaded;
 mod privacy;
+mod recall;
 mod together;
 
 use std::{

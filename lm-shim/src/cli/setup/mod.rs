@@ -6,6 +6,8 @@
 mod choices;
 mod key;
 
+use std::sync::{Mutex, PoisonError};
+
 use clap::{Args, builder::PossibleValuesParser};
 use lm_proto::message::{PROVIDER_KEYS, Report, Request};
 use serde_json::Value as Json;
@@ -72,9 +74,32 @@ struct Stored {
 pub(super) async fn setup(arguments: Setup) -> Outcome {
     // Whoever gives the key on standard input cannot answer there.
     let can_ask = prompt::is_possible() && !(arguments.key_stdin && arguments.yes);
+    perform(arguments, can_ask, &|text| output::say(text)).await
+}
+
+/// The same in a place where nobody can be asked and standard input is not a person's; gives what is to
+/// be shown.
+pub(super) async fn as_given(arguments: Setup) -> Result<String, Failed> {
+    if arguments.key_stdin {
+        return Err(Failed::usage("there is no standard input here; give the key with --key-file or --key-env"));
+    }
+    let said = Mutex::new(String::new());
+    let say = |text: &str| said.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+    let outcome = perform(arguments, false, &say).await;
+    let said = said.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match outcome {
+        Ok(done) => Ok(said + &done.into_text()),
+        Err(failed) => Err(Failed::new(said + &failed.into_reason())),
+    }
+}
+
+/// Says something besides the result.
+type Say<'a> = &'a (dyn Fn(&str) + Send + Sync);
+
+async fn perform(arguments: Setup, can_ask: bool, say: Say<'_>) -> Outcome {
     let choice = choose(&arguments, can_ask).await?;
     if choice.provider == "offline" {
-        return go_offline().await;
+        return go_offline(say).await;
     }
     let address = address(&arguments, choice, can_ask).await?;
     let stored = stored().await?;
@@ -104,23 +129,24 @@ pub(super) async fn setup(arguments: Setup) -> Outcome {
 
     let (changes, tried) = loop {
         let changes = changes(choice, address.as_deref(), model.as_deref(), &key);
-        output::say("Trying it with a call that costs nothing …\n");
+        say("Trying it with a call that costs nothing …\n");
         let request = Request::TryProvider { changes: changes.clone(), environment: key.environment() };
         let tried = report::request(request).await?;
         if !can_ask || !is_about_model(&tried) {
             break (changes, tried);
         }
-        output::say(&tried.text);
+        say(&tried.text);
         match prompt::line("Which model? (empty: leave it as it is) ").await?.as_str() {
             "" => break (changes, tried),
             name => model = Some(name.to_owned()),
         }
     };
+    let mut report = String::new();
     if tried.healthy {
-        output::print(&output::line(&tried.text))?;
+        report = output::line(&tried.text);
     } else {
         if !(can_ask && is_about_model(&tried)) {
-            output::say(&output::line(&tried.text));
+            say(&output::line(&tried.text));
         }
         let anyway = arguments.store_anyway
             || can_ask && prompt::yes("This would not work now. Store it all the same?", false).await?;
@@ -133,9 +159,9 @@ pub(super) async fn setup(arguments: Setup) -> Outcome {
             }));
         }
     }
-    store(changes).await?;
+    store(changes, say).await?;
     output::print(&format!(
-        "Questions are now answered by {}.\n`lm-shim setup --provider offline` takes it back; `lm-shim stats` shows \
+        "{report}Questions are now answered by {}.\n`lm-shim setup --provider offline` takes it back; `lm-shim stats` shows \
          what is\nspent.\n",
         shown_address(choice, address.as_deref())
     ))
@@ -240,11 +266,11 @@ async fn stored() -> Result<Stored, Failed> {
     })
 }
 
-async fn go_offline() -> Outcome {
+async fn go_offline(say: Say<'_>) -> Outcome {
     // Not only unset: an option of the plugin must not choose again.
     let mut changes = vec![("provider".to_owned(), "offline".to_owned())];
     changes.extend(["base_url", "model", "api_key"].map(|name| (name.to_owned(), String::new())));
-    store(changes).await?;
+    store(changes, say).await?;
     output::print(
         "Answers are offline again, and nothing leaves this machine. The consent to send\ncode is taken back; address, \
          model and key were removed from config.json.\n",
@@ -252,12 +278,12 @@ async fn go_offline() -> Outcome {
 }
 
 /// Writes the choice, all or none, and says what keeps it from holding here.
-async fn store(changes: Vec<(String, String)>) -> Result<(), Failed> {
+async fn store(changes: Vec<(String, String)>, say: Say<'_>) -> Result<(), Failed> {
     let changed = report::request(Request::ConfigSet { changes, environment: session::environment() }).await?;
     let json: Json = serde_json::from_str(&changed.json).unwrap_or_default();
     let shadows = json["changed"].as_object().into_iter().flatten().filter_map(|(_, about)| about["shadowed"].as_str());
     for shadow in shadows {
-        output::say(&format!("note: {shadow}\n"));
+        say(&format!("note: {shadow}\n"));
     }
     Ok(())
 }
