@@ -76,6 +76,27 @@ def options_that_are_not_set_hide_nothing(surroundings: Surroundings) -> None:
             assert '"problems":[]' in shown, shown
 
 
+def an_interrupted_question_is_dropped_by_the_daemon(surroundings: Surroundings) -> None:
+    workspace = repository(surroundings.sandbox)
+    hold = surroundings.sandbox / "hold"
+    hold.write_text("", encoding="utf-8")
+    variables = {"LIVE_MEMORY_TEST_HOLD_FILE": str(hold)}
+
+    def questions(kind: str) -> int:
+        return surroundings.stats(workspace).get("questions", {}).get(kind, 0)
+
+    with surroundings.session(workspace, [ASK, ASK, Reply("done")], variables=variables) as session:
+        session.send("ask")
+        wait_until("the question", lambda: questions("running") == 1)
+        session.control({"subtype": "interrupt"})
+        wait_until("its end", lambda: questions("cancelled") == 1 and questions("running") == 0)
+        hold.unlink()
+        (shim,) = session.shims()
+        session.send("ask again")
+        wait_until("the next answer", lambda: questions("answered") == 1)
+        assert session.shims() == [shim], "the server was started anew"
+
+
 def _undelayed(session: Session) -> None:
     start = time.monotonic()
     assert session.prompt("read") == "read"
@@ -90,4 +111,5 @@ SCENARIOS = [
     a_killed_and_a_hung_daemon_delay_nothing,
     two_sessions_share_one_memory,
     options_that_are_not_set_hide_nothing,
+    an_interrupted_question_is_dropped_by_the_daemon,
 ]
