@@ -56,6 +56,8 @@ fn exchange(number: usize) -> Exchange {
         said: Vec::new(),
         question: "q".into(),
         observations: 0,
+        notes: 0,
+        at: 0,
     }
 }
 

@@ -40,7 +40,7 @@ const THINKING_TOKENS: u32 = 4096;
 /// A completion takes at most this part of the window.
 const COMPLETION_SHARE: u64 = 3;
 /// What is kept free at the end of the window for estimates that err.
-const WINDOW_RESERVE: f64 = 0.02;
+pub(super) const WINDOW_RESERVE: f64 = 0.02;
 /// How far past the soft deadline an answer that is being written may go.
 const GRACE: Duration = Duration::from_secs(4);
 /// How long one tool may take at most.
@@ -293,8 +293,12 @@ impl Running<'_, '_> {
     async fn rounds(&mut self, progress: &(dyn Fn(String) + Send + Sync)) -> Result<(String, bool), InquiryError> {
         loop {
             let started = Instant::now();
-            let completion = self.complete(progress).await?;
+            let mut completion = self.complete(progress).await?;
             self.learn(&completion);
+            let printed = printed_calls::parse(&completion.text(), self.inquiry.tool_specs);
+            if calls(&completion).is_empty() && !printed.is_empty() {
+                completion.replace_text_by_calls(printed);
+            }
             let calls: Vec<Call> = calls(&completion);
             if completion.stop == Stop::Refusal {
                 return Err(InquiryError::Refused);
@@ -438,7 +442,8 @@ impl Running<'_, '_> {
         // A token is at least a byte; what is added around the text is small.
         let most = (bytes as u64 + AROUND_TOKENS).max(self.inquiry.bounds.window);
         let usage = completion.usage.bounded(most, u64::from(completion_tokens(&self.inquiry.bounds)) * 4);
-        let cost = self.inquiry.prices.and_then(|prices| prices.cost(&usage));
+        let charged = completion.charged_usd.filter(|cost| cost.is_finite() && *cost >= 0.0);
+        let cost = charged.or_else(|| self.inquiry.prices.and_then(|prices| prices.cost(&usage)));
         self.tally.usage = self.tally.usage.plus(&usage);
         self.tally.cost_usd += cost.unwrap_or(0.0);
         self.tally.unpriced |= cost.is_none();
@@ -525,7 +530,9 @@ impl Running<'_, '_> {
                 for file in &output.files {
                     let path: Arc<str> = crate::files::display_path(&file.path).into();
                     let sha256: Arc<str> = file.sha256.as_str().into();
-                    said.push(Said::shown(Arc::clone(&path), Arc::clone(&sha256)));
+                    if file.is_shown {
+                        said.push(Said::shown(Arc::clone(&path), Arc::clone(&sha256)));
+                    }
                     self.sources.insert(Source { path, sha256 });
                 }
                 (output.text, output.is_error)

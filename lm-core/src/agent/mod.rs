@@ -12,5 +12,6 @@ pub mod prefix_gate;
 pub mod printed_calls;
 pub mod prompts;
 pub mod provider;
+pub mod summary;
 
 pub(crate) use lm_proto::printable;

@@ -4,7 +4,7 @@ use lm_proto::message::SessionEnvironment;
 
 use crate::{
     llm::{
-        self, ModelSettings, Provider,
+        self, Extras, ModelSettings, Provider,
         credentials::{KeyOrigin, find_key},
         pricing::{self, PriceOverrides, Prices},
     },
@@ -51,7 +51,11 @@ pub fn choose(resolved: &Resolved, environment: &SessionEnvironment) -> Result<O
     };
     is_what_was_meant(resolved)?;
     key_belongs_to_address(resolved)?;
-    let variable = |name: &str| environment.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
+    let may_inherit = may_inherit(provider, resolved);
+    let variable = |name: &str| {
+        let (_, value) = environment.iter().find(|(given, _)| given == name).filter(|_| may_inherit)?;
+        Some(value.clone())
+    };
     let key = settings.api_key.as_ref().map(settings::Secret::reveal);
     let (key, key_origin) = match find_key(provider, settings.base_url.as_deref(), key, None, variable)
         .map_err(|error| error.to_string())?
@@ -65,6 +69,12 @@ pub fn choose(resolved: &Resolved, environment: &SessionEnvironment) -> Result<O
         base_url: settings.base_url.clone().or_else(implied),
         api_key: key,
         model: settings.model.clone(),
+        extras: Extras::new(
+            settings.openai_extra_body.as_ref(),
+            settings.extra_headers.iter().map(|(name, value)| (name.as_str(), value.reveal())),
+            settings.ca_file.clone(),
+        )
+        .map_err(|error| error.to_string())?,
     };
     let model = model_settings.model_or_default().map_err(|error| error.to_string())?;
     let facts = pricing::facts(&model);
@@ -97,7 +107,7 @@ pub fn price_overrides(settings: &Settings) -> PriceOverrides {
 /// Where a part of the choice was not accepted its default must not take its place: code and key would
 /// go to somebody else.
 fn is_what_was_meant(resolved: &Resolved) -> Result<(), String> {
-    const CHOICE: [&str; 5] = ["base_url", "api_key", "model", "extra_headers", "ca_file"];
+    const CHOICE: [&str; 6] = ["base_url", "api_key", "model", "extra_headers", "openai_extra_body", "ca_file"];
     let is_of_choice = |problem: &&settings::Problem| {
         let name = problem.name.to_ascii_lowercase();
         CHOICE
@@ -107,16 +117,41 @@ fn is_what_was_meant(resolved: &Resolved) -> Result<(), String> {
     resolved.problems.iter().find(is_of_choice).map_or(Ok(()), |problem| Err(problem.to_string()))
 }
 
-/// A session's variables may come from a project's own files. They may name another address, but a key
-/// that was kept for one address is not sent to it.
+/// A session's variables may come from a project's own files. They may name another address, or whom else
+/// to trust, but what was kept for one address is not sent to it.
 fn key_belongs_to_address(resolved: &Resolved) -> Result<(), String> {
     let is_kept = |key| matches!(resolved.origin(key), Origin::Config | Origin::Plugin);
-    if resolved.origin("base_url") == Origin::Session && is_kept("api_key") {
-        return Err("LIVE_MEMORY_BASE_URL of this session is not the address that the kept api_key is for; set \
-                    LIVE_MEMORY_API_KEY beside it, or put base_url into config.json"
+    let has_kept_key = is_kept("api_key");
+    if resolved.origin("base_url") == Origin::Session {
+        if has_kept_key {
+            return Err("LIVE_MEMORY_BASE_URL of this session is not the address that the kept api_key is for; set \
+                        LIVE_MEMORY_API_KEY beside it, or put base_url into config.json"
+                .to_owned());
+        }
+        if is_kept("extra_headers") {
+            return Err(
+                "LIVE_MEMORY_BASE_URL of this session is not the address that the kept extra_headers are for; \
+                        set LIVE_MEMORY_EXTRA_HEADERS beside it, or put base_url into config.json"
+                    .to_owned(),
+            );
+        }
+    }
+    if resolved.origin("ca_file") == Origin::Session && (has_kept_key || is_kept("extra_headers")) {
+        return Err("LIVE_MEMORY_CA_FILE of this session decides who is trusted with the kept key; put ca_file into \
+                    config.json"
             .to_owned());
     }
     Ok(())
+}
+
+/// Whether keys that other programs use may be used too: they belong to a vendor, so that an address which
+/// a session names, and with it perhaps a project's own files, gets one only where it is that vendor's.
+fn may_inherit(provider: Provider, resolved: &Resolved) -> bool {
+    if resolved.origin("ca_file") == Origin::Session {
+        return false;
+    }
+    resolved.origin("base_url") != Origin::Session
+        || resolved.settings.base_url.as_deref().is_none_or(|address| llm::is_vendors_own(provider, address))
 }
 
 #[cfg(test)]
@@ -187,6 +222,31 @@ mod tests {
         assert!(chosen(config, &[elsewhere, ("LIVE_MEMORY_API_KEY", "own")]).is_ok());
         let all_kept = r#"{"provider":"anthropic","api_key":"canary-key","base_url":"http://127.0.0.1:9"}"#;
         assert!(chosen(all_kept, &[]).is_ok());
+    }
+
+    #[test]
+    fn an_inherited_key_does_not_follow_an_address_of_the_session() {
+        let key = ("ANTHROPIC_API_KEY", "sk-ant-canary");
+        let chosen = ("LIVE_MEMORY_PROVIDER", "anthropic");
+        for address in ["https://evil.example", "http://127.0.0.1:9", "http://api.anthropic.com"] {
+            let model = model("{}", &[chosen, key, ("LIVE_MEMORY_BASE_URL", address)]);
+            assert!(model.key_origin.is_none(), "{address}");
+        }
+        let own = [chosen, key, ("LIVE_MEMORY_BASE_URL", "https://api.anthropic.com")];
+        assert!(model("{}", &own).key_origin.is_some());
+        // The person's own gateway.
+        let kept = r#"{"provider":"anthropic","base_url":"https://gateway.example"}"#;
+        assert!(model(kept, &[key]).key_origin.is_some());
+        assert!(model(kept, &[key, ("LIVE_MEMORY_CA_FILE", "/project/ca.pem")]).key_origin.is_none());
+    }
+
+    #[test]
+    fn kept_headers_and_trust_stay_with_the_kept_address() {
+        let kept = r#"{"provider":"anthropic","extra_headers":{"x-api-key":"canary"}}"#;
+        let error = chosen(kept, &[("LIVE_MEMORY_BASE_URL", "http://127.0.0.1:9")]).err().unwrap();
+        assert!(error.contains("EXTRA_HEADERS") && !error.contains("canary"), "{error}");
+        let error = chosen(kept, &[("LIVE_MEMORY_CA_FILE", "/project/ca.pem")]).err().unwrap();
+        assert!(error.contains("ca_file"), "{error}");
     }
 
     #[test]

@@ -137,6 +137,37 @@ fn disk(forgotten: &[Forgotten]) -> KeptSize {
     })
 }
 
+/// What is known besides the conversation, as further parts of a line.
+pub(super) fn facts_text(memory: &MemoryStatus) -> String {
+    let many = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    let mut text = String::new();
+    if memory.facts > 0 {
+        text.push_str(&format!("; {}", counted(memory.facts, "fact")));
+        if memory.stale_facts > 0 {
+            text.push_str(&format!(", {} out of date", memory.stale_facts));
+        }
+    }
+    if memory.archived > 0 {
+        text.push_str(&format!("; {} archived", memory.archived));
+        if memory.archive_dropped > 0 {
+            text.push_str(&format!(", {} dropped for want of room", memory.archive_dropped));
+        }
+    }
+    if memory.compactions + memory.shed > 0 {
+        text.push_str(&format!("; {}", counted(many(memory.compactions), "compaction")));
+        if memory.shed > 0 {
+            text.push_str(&format!(" and {} without a summary", memory.shed));
+        }
+    }
+    if memory.dropped_notes > 0 {
+        text.push_str(&format!("; {} that were no facts", counted(many(memory.dropped_notes), "note")));
+    }
+    if let Some(failure) = &memory.summary_failure {
+        text.push_str(&format!("; the last summary failed: {failure}"));
+    }
+    text
+}
+
 /// What became of observations since the daemon started.
 pub(super) fn observations_text(observations: &ObservationStatus) -> String {
     let taken = counted(usize::try_from(observations.taken).unwrap_or(usize::MAX), "observation");

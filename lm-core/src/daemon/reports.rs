@@ -202,6 +202,7 @@ fn workspace_text(workspace: &WorkspaceStatus) -> String {
     if memory.known_files > 0 {
         let _ = write!(text, "; knows {}", counted(memory.known_files, "file"));
     }
+    text.push_str(&memory_report::facts_text(memory));
     if workspace.paused {
         text.push_str("; learning is paused");
         if workspace.missed > 0 {
@@ -272,6 +273,15 @@ fn workspace_json(workspace: &WorkspaceStatus) -> Json {
             "preloaded": workspace.memory.preloaded,
             "not_preloaded": workspace.memory.skipped,
             "troubles": workspace.memory.troubles,
+            "facts": workspace.memory.facts,
+            "stale_facts": workspace.memory.stale_facts,
+            "archived": workspace.memory.archived,
+            "archive_dropped": workspace.memory.archive_dropped,
+            "compactions": workspace.memory.compactions,
+            "shed": workspace.memory.shed,
+            "dropped_notes": workspace.memory.dropped_notes,
+            "summary_failure": workspace.memory.summary_failure,
+            "summing_up": workspace.memory.summing_up,
         },
     })
 }

@@ -32,6 +32,14 @@ fn workspace() -> WorkspaceStatus {
             answers: 2,
             fill: WindowFill { tokens: 31_000, window: 100_000 },
             known_files: 12,
+            facts: 40,
+            stale_facts: 2,
+            archived: 7,
+            archive_dropped: 1,
+            compactions: 3,
+            shed: 1,
+            dropped_notes: 1,
+            summary_failure: Some("the summary is empty".to_owned()),
             ..MemoryStatus::default()
         },
     }

@@ -106,7 +106,8 @@ impl ErrorBody {
             Some(other) => Some(Self { message: text(other), ..Self::default() }),
             None => {
                 let message = object.get("message").or_else(|| object.get("detail")).map(text)?;
-                Some(Self { message, ..Self::default() })
+                let field = |name: &str| object.get(name).map(text).unwrap_or_default();
+                Some(Self { kind: field("type"), code: field("code"), message })
             }
         }
     }
@@ -166,7 +167,7 @@ pub(super) fn classify(refusal: &Refusal<'_>) -> Failure {
 fn not_found_remedy(provider: Provider, url: &str) -> String {
     let mut remedy = "check LIVE_MEMORY_MODEL and LIVE_MEMORY_BASE_URL".to_owned();
     let path = url.splitn(4, '/').nth(3).unwrap_or_default();
-    if provider == Provider::OpenAi && path == "chat/completions" {
+    if provider == Provider::OpenAi && !path.split('/').any(|part| part.starts_with("v1")) {
         remedy.push_str(" (most servers want an address that ends in /v1)");
     }
     remedy
@@ -254,6 +255,7 @@ mod tests {
         assert_eq!(parse(r#"{"error":{"message":"m","code":429}}"#).status(), Some(429));
         assert_eq!(parse(r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#).status(), Some(529));
         assert_eq!(parse(r#"{"detail":"d"}"#).message, "d");
+        assert_eq!(parse(r#"{"object":"error","message":"m","code":503}"#).status(), Some(503));
         assert_eq!(parse(r#"{"error":{"code":null,"message":"m"}}"#).status(), None);
         assert_eq!(ErrorBody::parse(r#"{"error":null,"choices":[]}"#), None);
         assert_eq!(ErrorBody::parse("<html>"), None);

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ApiKey, Completion, ModelError, ModelRequest, Transport, anthropic::AnthropicClient, credentials::short_digest,
-    openai::OpenAiClient,
+    ApiKey, Completion, Extras, ModelError, ModelRequest, Transport, anthropic::AnthropicClient,
+    credentials::short_digest, openai::OpenAiClient,
 };
 
 /// A wire format.
@@ -64,6 +64,8 @@ pub struct ModelSettings {
     pub api_key: Option<ApiKey>,
     /// The model, if not the provider's default.
     pub model: Option<String>,
+    /// What is added to every request.
+    pub extras: Extras,
 }
 
 impl ModelSettings {

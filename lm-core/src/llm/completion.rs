@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{ModelEvent, client::EventSink};
+use super::{ModelEvent, client::EventSink, lone_surrogates};
 use crate::conversation::Block;
 
 /// Why the model stopped.
@@ -106,7 +106,7 @@ pub struct InvalidCall {
 }
 
 /// A whole answer.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Completion {
     /// What the model said, thought and called, in order.
     pub blocks: Vec<Block>,
@@ -117,6 +117,8 @@ pub struct Completion {
     pub usage: Usage,
     /// The provider's name for this request, for its support.
     pub request_id: Option<String>,
+    /// Dollars that the server says it charges for it, where it does.
+    pub charged_usd: Option<f64>,
     /// Calls that must not be run.
     pub invalid_calls: Vec<InvalidCall>,
 }
@@ -132,6 +134,15 @@ impl Completion {
         texts.collect()
     }
 
+    /// Takes calls, as names and arguments, for what the model meant by its text.
+    pub fn replace_text_by_calls(&mut self, calls: Vec<(String, String)>) {
+        self.blocks.retain(|block| !matches!(block, Block::Text { .. }));
+        for (name, arguments) in calls {
+            self.call("".into(), name.into(), arguments, &mut |_| {});
+        }
+        self.stop = Stop::ToolUse;
+    }
+
     /// Nothing yet.
     pub(super) fn empty() -> Self {
         Self {
@@ -139,6 +150,7 @@ impl Completion {
             stop: Stop::EndTurn,
             usage: Usage::default(),
             request_id: None,
+            charged_usd: None,
             invalid_calls: Vec::new(),
         }
     }
@@ -149,7 +161,7 @@ impl Completion {
     pub(super) fn call(&mut self, id: Arc<str>, name: Arc<str>, arguments: String, emit: &mut EventSink<'_>) {
         let is_taken =
             self.blocks.iter().any(|block| matches!(block, Block::ToolUse { id: other, .. } if *other == id));
-        let id = if is_taken || !is_plain_id(&id) { format!("call_{:016x}", fastrand::u64(..)).into() } else { id };
+        let id = if is_taken || !is_plain_id(&id) { own_id() } else { id };
         let input = match object_text(&arguments) {
             Ok(input) => {
                 emit(ModelEvent::ToolCall { id: &id, name: &name, input: &input });
@@ -185,6 +197,11 @@ impl Completion {
     }
 }
 
+/// An id that every provider takes: one of them wants exactly nine letters and digits.
+fn own_id() -> Arc<str> {
+    (0..9).map(|_| fastrand::alphanumeric()).collect::<String>().into()
+}
+
 /// The longest id of a call that is sent back as it came.
 const ID_MAX: usize = 128;
 
@@ -211,6 +228,7 @@ fn whole(number: f64) -> Option<u64> {
 /// The arguments of a call as the text of a JSON object, or why they are none. Nothing at all and
 /// `null` mean no arguments; a JSON string that holds an object is unwrapped.
 pub(super) fn object_text(arguments: &str) -> Result<Arc<str>, String> {
+    let arguments = lone_surrogates::replaced(arguments);
     let trimmed = arguments.trim();
     if trimmed.is_empty() || trimmed == "null" || trimmed == "\"\"" {
         return Ok("{}".into());
@@ -270,7 +288,7 @@ mod tests {
             .filter_map(|block| if let Block::ToolUse { id, .. } = block { Some(&**id) } else { None })
             .collect();
         assert_eq!(ids[0], "toolu_01");
-        assert!(ids[1..].iter().all(|id| id.starts_with("call_") && id.len() == 21), "{ids:?}");
+        assert!(ids[1..].iter().all(|id| id.len() == 9 && is_plain_id(id)), "{ids:?}");
         assert!((1..5).all(|index| !ids[..index].contains(&ids[index])), "{ids:?}");
     }
 

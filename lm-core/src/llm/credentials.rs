@@ -147,6 +147,23 @@ pub fn find_key(
     Ok(None)
 }
 
+/// The longest file of certificates that is read; a system's whole store is smaller.
+const MAX_CERTIFICATES: u64 = 4 << 20;
+
+/// Reads the certificates that a person named, in PEM.
+pub(super) fn read_certificates(path: &Path) -> Result<Vec<u8>, ModelError> {
+    let unreadable = |why: &dyn std::fmt::Display| {
+        ModelError::Invalid(format!("cannot read the certificates in {} (ca_file): {why}", path.display()))
+    };
+    let mut pem = Vec::new();
+    let file = File::open(path).map_err(|error| unreadable(&error))?;
+    file.take(MAX_CERTIFICATES + 1).read_to_end(&mut pem).map_err(|error| unreadable(&error))?;
+    if pem.len() as u64 > MAX_CERTIFICATES {
+        return Err(unreadable(&"it is far longer than a list of certificates"));
+    }
+    Ok(pem)
+}
+
 /// Cleans a server's words of the key and of anything that looks like one.
 pub(super) fn redact(text: &str, key: Option<&ApiKey>) -> String {
     let text = match key {

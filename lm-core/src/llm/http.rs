@@ -4,14 +4,16 @@
 //! here: what a body means, beyond telling an event stream from one document.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     error::Error,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
 use reqwest::{
-    Client, Method, Response, Url,
+    Certificate, Client, Method, Response, Url,
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     redirect::Policy,
 };
@@ -20,12 +22,12 @@ use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
-    ApiKey, CallControl, ModelError, ModelEvent, ModelRequest, Provider,
+    ApiKey, CallControl, Extras, ModelError, ModelEvent, ModelRequest, Provider,
     classify::{ErrorBody, Failure, Refusal, classify},
     client::EventSink,
-    credentials::redact,
+    credentials::{read_certificates, redact},
     error::shorten,
-    retry,
+    lone_surrogates, retry,
     sse::{EventParser, ServerSentEvent},
     url::{self, is_loopback},
 };
@@ -59,10 +61,37 @@ impl Default for Timeouts {
 /// Connections to all providers, shared by all questions of a daemon, and what is known of them.
 #[derive(Debug)]
 pub struct Transport {
-    direct: Client,
-    proxied: Client,
+    system: Clients,
+    /// With what else is trusted, by the file it stands in.
+    trusting: Mutex<BTreeMap<PathBuf, (Vec<u8>, Clients)>>,
     timeouts: Timeouts,
     servers: Mutex<BTreeMap<String, Arc<Server>>>,
+}
+
+/// Connections on this machine, and to all others.
+#[derive(Clone, Debug)]
+struct Clients {
+    direct: Client,
+    proxied: Client,
+}
+
+impl Clients {
+    fn new(timeouts: Timeouts, trusted: &[Certificate]) -> Result<Self, ModelError> {
+        let builder = || {
+            let builder = Client::builder()
+                .connect_timeout(timeouts.connect)
+                // A redirected POST loses its body or sends the key elsewhere.
+                .redirect(Policy::none())
+                .user_agent(concat!("live-memory/", env!("CARGO_PKG_VERSION")));
+            if trusted.is_empty() { builder } else { builder.tls_certs_merge(trusted.to_vec()) }
+        };
+        let build = |builder: reqwest::ClientBuilder| {
+            builder
+                .build()
+                .map_err(|error| ModelError::Invalid(format!("cannot set up TLS or proxies: {}", causes(&error))))
+        };
+        Ok(Self { direct: build(builder().no_proxy())?, proxied: build(builder())? })
+    }
 }
 
 /// What all calls to one address with one key share.
@@ -113,7 +142,20 @@ pub(super) struct Call<'a> {
     pub(super) body: Vec<u8>,
     /// To clean what comes back.
     pub(super) key: Option<&'a ApiKey>,
+    pub(super) extras: &'a Extras,
     pub(super) control: &'a CallControl,
+}
+
+impl Call<'_> {
+    /// A server's words without the secrets that it was sent.
+    fn clean(&self, text: &str) -> String {
+        let mut clean = redact(text, self.key);
+        // Shorter ones are words, not secrets.
+        for secret in self.extras.secrets().filter(|secret| secret.len() >= 6) {
+            clean = clean.replace(secret, "[secret]");
+        }
+        clean
+    }
 }
 
 /// Makes sense of one answer.
@@ -147,24 +189,24 @@ impl Transport {
     pub fn new(timeouts: Timeouts) -> Result<Self, ModelError> {
         // Fails only if one is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = || {
-            Client::builder()
-                .connect_timeout(timeouts.connect)
-                // A redirected POST loses its body or sends the key elsewhere.
-                .redirect(Policy::none())
-                .user_agent(concat!("live-memory/", env!("CARGO_PKG_VERSION")))
-        };
-        let build = |builder: reqwest::ClientBuilder| {
-            builder
-                .build()
-                .map_err(|error| ModelError::Invalid(format!("cannot set up TLS or proxies: {}", causes(&error))))
-        };
-        Ok(Self {
-            direct: build(builder().no_proxy())?,
-            proxied: build(builder())?,
-            timeouts,
-            servers: Mutex::default(),
-        })
+        let system = Clients::new(timeouts, &[])?;
+        Ok(Self { system, trusting: Mutex::default(), timeouts, servers: Mutex::default() })
+    }
+
+    /// The connections that trust what a person named besides what the system does. The file is read each
+    /// time, since it may be renewed while the daemon runs.
+    fn clients(&self, ca_file: Option<&Path>) -> Result<Clients, ModelError> {
+        let Some(path) = ca_file else { return Ok(self.system.clone()) };
+        let pem = read_certificates(path)?;
+        if let Some((_, clients)) = lock(&self.trusting).get(path).filter(|(known, _)| *known == pem) {
+            return Ok(clients.clone());
+        }
+        let trusted = Certificate::from_pem_bundle(&pem).ok().filter(|trusted| !trusted.is_empty());
+        let trusted = trusted
+            .ok_or_else(|| ModelError::Invalid(format!("{} (ca_file) holds no certificate in PEM", path.display())))?;
+        let clients = Clients::new(self.timeouts, &trusted)?;
+        lock(&self.trusting).insert(path.to_owned(), (pem, clients.clone()));
+        Ok(clients)
     }
 
     /// The shared state of an address. Limits belong to a key, so another key starts afresh.
@@ -249,7 +291,8 @@ impl Transport {
         progress: &mut Progress<'_, '_>,
     ) -> Result<(), Failure> {
         let shown = url::shown(&call.url);
-        let client = if is_loopback(&call.url) { &self.direct } else { &self.proxied };
+        let clients = self.clients(call.extras.ca_file.as_deref()).map_err(Failure::permanent)?;
+        let client = if is_loopback(&call.url) { &clients.direct } else { &clients.proxied };
         let mut request = client.request(call.method.clone(), call.url.clone()).headers(call.headers.clone());
         if call.method == Method::POST {
             request = request.header(CONTENT_TYPE, "application/json").body(call.body.clone());
@@ -259,7 +302,7 @@ impl Transport {
                 let cause = format!("no answer within {} s", self.timeouts.first_byte.as_secs_f64());
                 return Err(Failure::network(&shown, cause));
             }
-            Ok(Err(error)) => return Err(Failure::network(&shown, redact(&causes(&error), call.key))),
+            Ok(Err(error)) => return Err(Failure::network(&shown, call.clean(&causes(&error)))),
             Ok(Ok(response)) => response,
         };
         if !response.status().is_success() {
@@ -279,30 +322,23 @@ impl Transport {
         let kind =
             response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
         decoder.headers(response.headers());
-        if kind.starts_with("text/event-stream") {
-            let (mut parser, mut events) = (EventParser::default(), Vec::new());
-            loop {
-                let chunk = self.chunk(&mut response).await?;
-                let ended = chunk.is_none();
-                match chunk {
-                    Some(bytes) => parser
-                        .feed(bytes.as_ref(), &mut events)
-                        .map_err(|_| Fault::Malformed("an endless event".to_owned()))?,
-                    None => parser.finish(&mut events),
-                }
-                for event in events.drain(..) {
-                    progress.start();
-                    if decoder.event(&event, &mut |event| progress.emit(event))? {
-                        return Ok(decoder.finish()?);
-                    }
-                }
-                if ended {
-                    return Ok(decoder.finish()?);
-                }
-            }
-        }
+        // What it is, is seen from its first letter: servers label streams as text, errors as streams, and
+        // some name no type.
         let mut body = Vec::new();
-        while let Some(bytes) = self.chunk(&mut response).await? {
+        let (looks, ended) = loop {
+            let chunk = self.chunk(&mut response).await?;
+            let ended = chunk.is_none();
+            body.extend_from_slice(chunk.as_ref().map(AsRef::as_ref).unwrap_or_default());
+            match Looks::of(&body, &kind) {
+                Some(looks) => break (looks, ended),
+                None if ended || body.len() > MAX_BODY => break (Looks::Document, ended),
+                None => {}
+            }
+        };
+        if looks == Looks::Stream {
+            return self.read_stream(response, body, ended, decoder, progress).await;
+        }
+        while !ended && let Some(bytes) = self.chunk(&mut response).await? {
             body.extend_from_slice(bytes.as_ref());
             if body.len() > MAX_BODY {
                 return Err(Fault::Malformed(format!("more than {MAX_BODY} bytes")).into());
@@ -316,8 +352,43 @@ impl Transport {
             return Err(Fault::Malformed(format!("status {status}, {kind}, {start} instead of JSON")).into());
         }
         progress.start();
-        decoder.whole(text, &mut |event| progress.emit(event))?;
+        decoder.whole(&lone_surrogates::replaced(text), &mut |event| progress.emit(event))?;
         Ok(decoder.finish()?)
+    }
+
+    /// Reads events, of which `begun` has arrived already.
+    async fn read_stream<D: Decoder>(
+        &self,
+        mut response: Response,
+        begun: Vec<u8>,
+        mut ended: bool,
+        decoder: &mut D,
+        progress: &mut Progress<'_, '_>,
+    ) -> Result<(), ReadFault> {
+        let (mut parser, mut events) = (EventParser::default(), Vec::new());
+        let endless = |_| Fault::Malformed("an endless event".to_owned());
+        parser.feed(&begun, &mut events).map_err(endless)?;
+        loop {
+            if ended {
+                parser.finish(&mut events);
+            }
+            for mut event in events.drain(..) {
+                progress.start();
+                if let Cow::Owned(clean) = lone_surrogates::replaced(&event.data) {
+                    event.data = clean;
+                }
+                if decoder.event(&event, &mut |event| progress.emit(event))? {
+                    return Ok(decoder.finish()?);
+                }
+            }
+            if ended {
+                return Ok(decoder.finish()?);
+            }
+            match self.chunk(&mut response).await? {
+                Some(bytes) => parser.feed(bytes.as_ref(), &mut events).map_err(endless)?,
+                None => ended = true,
+            }
+        }
     }
 
     async fn chunk(&self, response: &mut Response) -> Result<Option<impl AsRef<[u8]> + use<>>, ReadFault> {
@@ -341,9 +412,31 @@ impl Transport {
         {
             body.extend_from_slice(bytes.as_ref());
         }
-        let body = redact(&String::from_utf8_lossy(&body), call.key);
+        let body = call.clean(&String::from_utf8_lossy(&body));
         let url = url::shown(&call.url);
         classify(&Refusal { provider: call.provider, url: &url, status, body: &body, retry_after, should_retry })
+    }
+}
+
+/// What an answer's body is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Looks {
+    Stream,
+    Document,
+}
+
+impl Looks {
+    /// What a body that begins so is; `None` while that cannot be told.
+    fn of(body: &[u8], kind: &str) -> Option<Self> {
+        let body = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body).trim_ascii_start();
+        let fields: [&[u8]; 5] = [b"data:", b"event:", b":", b"id:", b"retry:"];
+        match body.first()? {
+            b'{' | b'<' | b'[' => Some(Self::Document),
+            _ if kind.starts_with("text/event-stream") => Some(Self::Stream),
+            _ if fields.iter().any(|field| body.starts_with(field)) => Some(Self::Stream),
+            _ if fields.iter().any(|field| field.starts_with(body)) => None,
+            _ => Some(Self::Document),
+        }
     }
 }
 
@@ -381,15 +474,13 @@ impl From<Fault> for ReadFault {
 impl ReadFault {
     fn into_failure(self, call: &Call<'_>) -> Failure {
         let url = url::shown(&call.url);
-        let protocol = |what: String| ModelError::Protocol { url: url.clone(), what: redact(&what, call.key) };
+        let protocol = |what: String| ModelError::Protocol { url: url.clone(), what: call.clean(&what) };
         match self {
-            Self::Connection(cause) => {
-                Failure::network(&url, format!("the answer broke off: {}", redact(&cause, call.key)))
-            }
+            Self::Connection(cause) => Failure::network(&url, format!("the answer broke off: {}", call.clean(&cause))),
             Self::Answer(Fault::BrokenOff) => Failure::network(&url, "the answer broke off".to_owned()),
             Self::Answer(Fault::Malformed(what)) => Failure::permanent(protocol(what)),
             Self::Answer(Fault::Reported(body)) => {
-                let body = redact(&body, call.key);
+                let body = call.clean(&body);
                 match ErrorBody::parse(&body).and_then(|error| error.status()) {
                     Some(status) => classify(&Refusal {
                         provider: call.provider,
@@ -485,7 +576,7 @@ pub(super) fn model_ids(document: &str, call: &Call<'_>) -> Result<Vec<String>, 
     }
     let list: List = serde_json::from_str(document).map_err(|error| ModelError::Protocol {
         url: url::shown(&call.url),
-        what: format!("`{}` is no list of models ({error})", redact(&shorten(document), call.key)),
+        what: format!("`{}` is no list of models ({error})", call.clean(&shorten(document))),
     })?;
     Ok(list.data.into_iter().map(|entry| entry.id).collect())
 }

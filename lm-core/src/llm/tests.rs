@@ -13,18 +13,7 @@ type Write = fn(&ModelRequest<'_>) -> Result<Vec<u8>, ModelError>;
 
 const FORMATS: [(&str, Write); 2] = [
     ("anthropic", |request| anthropic::body(request, MODEL, None, true)),
-    ("openai", |request| {
-        openai::body(
-            request,
-            MODEL,
-            openai::Dialect {
-                completion_tokens_field: false,
-                stream_options: true,
-                cache_key: false,
-                thinking_off: false,
-            },
-        )
-    }),
+    ("openai", |request| openai::body(request, MODEL, openai::Dialect::default(), &Extras::default())),
 ];
 
 fn request<'a>(messages: &'a [&'a [Message]], breakpoints: &'a [Breakpoint]) -> ModelRequest<'a> {

@@ -39,8 +39,7 @@ impl BaseUrl {
         let mut path = path.strip_suffix(call).unwrap_or(path).trim_end_matches('/').to_owned();
         match provider {
             Provider::Anthropic if !path.ends_with("/v1") => path.push_str("/v1"),
-            // A bare host nearly always means `/v1`; DeepSeek's own address is complete without it.
-            Provider::OpenAi if path.is_empty() && url.host_str() != Some("api.deepseek.com") => path.push_str("/v1"),
+            Provider::OpenAi if path.is_empty() => path.push_str(root_of(url.host_str().unwrap_or_default())),
             _ => {}
         }
         url.set_path(&path);
@@ -72,12 +71,37 @@ impl BaseUrl {
     }
 }
 
+/// The path that a bare host means: nearly always `/v1`, but some vendors have theirs elsewhere.
+fn root_of(host: &str) -> &'static str {
+    match host {
+        // Complete without any.
+        "api.deepseek.com" => "",
+        "openrouter.ai" => "/api/v1",
+        "api.groq.com" => "/openai/v1",
+        "generativelanguage.googleapis.com" => "/v1beta/openai",
+        host if host.ends_with(".openai.azure.com") => "/openai/v1",
+        _ => "/v1",
+    }
+}
+
 /// Whether it is this machine, which is never reached through a proxy.
 pub(super) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host == "localhost"
         || host.ends_with(".localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Whether an address is one of the vendors whose keys other programs use, reached in a way that nobody on
+/// the way can read.
+#[must_use]
+pub fn is_vendors_own(provider: Provider, base_url: &str) -> bool {
+    let Ok(base) = BaseUrl::parse(base_url, provider) else { return false };
+    let hosts: [&str; 2] = match provider {
+        Provider::Anthropic => ["api.anthropic.com", "api.deepseek.com"],
+        Provider::OpenAi => ["api.openai.com", "api.deepseek.com"],
+    };
+    base.url.scheme() == "https" && base.url.port().is_none() && hosts.contains(&base.host())
 }
 
 /// An address fit to be shown: the query may hold a key.
@@ -112,6 +136,8 @@ mod tests {
                 "https://r.example/openai/deployments/d?api-version=1",
                 "https://r.example/openai/deployments/d/chat/completions?api-version=1",
             ),
+            ("https://openrouter.ai", "https://openrouter.ai/api/v1/chat/completions"),
+            ("https://r.openai.azure.com/", "https://r.openai.azure.com/openai/v1/chat/completions"),
             ("https://g.example/v1beta/openai/", "https://g.example/v1beta/openai/chat/completions"),
         ];
         for (given, expected) in openai {

@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::told::{Said, Told};
+use super::{
+    ledger::block::Noted,
+    told::{Said, Told},
+};
 use crate::conversation::{Block, Message, Role};
 
 /// Names an epoch of a workspace: the time from one compaction to the next.
@@ -66,9 +69,42 @@ pub struct Exchange {
     pub question: Arc<str>,
     /// Observations of the coding agent's deeds that were told by then.
     pub observations: u64,
+    /// The number of the last of people's notes that was told by then.
+    #[serde(default)]
+    pub notes: u64,
+    /// When the answer was given, in seconds since 1970; 0 where that is not known.
+    #[serde(default)]
+    pub at: u64,
 }
 
 impl Exchange {
+    /// The answer's text.
+    #[must_use]
+    pub fn answer(&self) -> String {
+        let text = |block: &Block| if let Block::Text { text } = block { Some(text.to_string()) } else { None };
+        self.messages.last().into_iter().flat_map(|answer| &answer.blocks).filter_map(text).collect()
+    }
+
+    /// Whether a text, given in lower case, occurs in what was said, in any letter case.
+    #[must_use]
+    pub fn mentions(&self, lower_case: &str) -> bool {
+        mentions(&self.messages, lower_case) || self.question.to_lowercase().contains(lower_case)
+    }
+
+    /// As it was said but for the model's reasoning, which is void after other turns than its own.
+    fn rebased(&self) -> Self {
+        let messages: Vec<Message> = self.messages.iter().cloned().map(without_reasoning).collect();
+        let dropped_blocks = self.dropped_blocks + blocks(&self.messages) - blocks(&messages);
+        Self { messages, form: Form::Rebased, dropped_blocks, ..self.clone() }
+    }
+
+    /// Question and answer alone.
+    fn reduced(&self) -> Self {
+        let messages = self.alone();
+        let dropped_blocks = (self.dropped_blocks + blocks(&self.messages)).saturating_sub(blocks(&messages));
+        Self { messages, form: Form::Reduced, dropped_blocks, said: Vec::new(), ..self.clone() }
+    }
+
     /// The question in the asker's words and the answer, without what was told along with them.
     fn alone(&self) -> Vec<Message> {
         let question = Message::user(format!("Question:\n{}", self.question.trim()));
@@ -86,6 +122,10 @@ pub struct Provenance {
     pub sources: Vec<Source>,
     /// Observations of the coding agent's deeds that were told by then.
     pub observations: u64,
+    /// The number of the last of people's notes that was told by then.
+    pub notes: u64,
+    /// When the answer was given, in seconds since 1970.
+    pub at: u64,
 }
 
 /// A place between two blocks of a request: after block `block` of message `message`.
@@ -106,6 +146,21 @@ pub struct Opening {
     pub said: Vec<Said>,
     /// Observations of the coding agent's deeds that were told before.
     pub observations: u64,
+    /// The facts that stand in them, and what these rest on.
+    #[serde(default)]
+    pub facts: Vec<Noted>,
+    /// The number of the last of people's notes that is in them or was told before.
+    #[serde(default)]
+    pub notes: u64,
+}
+
+/// An epoch that takes the place of another, and what it does not take over.
+#[derive(Clone, Debug)]
+pub struct NextEpoch {
+    /// The new one.
+    pub log: Log,
+    /// Answers that are not in it, oldest first.
+    pub left: Vec<Arc<Exchange>>,
 }
 
 /// The committed conversation of one epoch.
@@ -154,31 +209,37 @@ impl Log {
         Self { exchanges, ..Self::new(epoch, opening) }
     }
 
-    /// The next epoch where no model distils this one: it starts with `opening`, and of this one's newest
-    /// exchanges it has as many as fit into `bytes`, question and answer alone.
+    /// The next epoch, which starts with `opening`. Of this one's first `summarised` exchanges it has as many
+    /// of the newest as fit into `bytes`, question and answer alone; later ones it has as they are.
     #[must_use]
-    pub fn next_epoch(&self, opening: Opening, bytes: usize) -> Self {
-        let mut left = bytes;
-        let mut kept = Vec::new();
-        for exchange in self.exchanges.iter().rev() {
-            let messages = exchange.alone();
-            let Some(rest) = left.checked_sub(self::bytes(&messages)) else { break };
+    pub fn next_epoch(&self, opening: Opening, bytes: usize, summarised: usize) -> NextEpoch {
+        let (before, after) = self.exchanges.split_at(summarised.min(self.exchanges.len()));
+        let mut kept: Vec<Exchange> = after.iter().map(|exchange| exchange.rebased()).collect();
+        let whole: usize = kept.iter().map(|exchange| self::bytes(&exchange.messages)).sum();
+        let mut left = bytes.saturating_sub(whole);
+        kept.reverse();
+        let mut fitting = 0;
+        for exchange in before.iter().rev() {
+            let reduced = exchange.reduced();
+            let Some(rest) = left.checked_sub(self::bytes(&reduced.messages)) else { break };
             left = rest;
-            let dropped_blocks =
-                (exchange.dropped_blocks + blocks(&exchange.messages)).saturating_sub(blocks(&messages));
-            kept.push(Exchange {
-                messages,
-                form: Form::Reduced,
-                dropped_blocks,
-                said: Vec::new(),
-                sources: exchange.sources.clone(),
-                question: Arc::clone(&exchange.question),
-                observations: exchange.observations,
-            });
+            fitting += 1;
+            kept.push(reduced);
         }
         kept.reverse();
         let observations = self.fork().observations_told();
-        Self::restore(Epoch(self.epoch.0 + 1), Opening { observations, ..opening }, kept)
+        let notes = self.fork().notes_told().max(opening.notes);
+        let log = Self::restore(Epoch(self.epoch.0 + 1), Opening { observations, notes, ..opening }, kept);
+        NextEpoch { log, left: before[..before.len() - fitting].to_vec() }
+    }
+
+    /// The next epoch without some of the answers, and with everything else as it is.
+    #[must_use]
+    pub fn without(&self, opening: Opening, mut is_dropped: impl FnMut(&Exchange) -> bool) -> Self {
+        let kept = self.exchanges.iter().filter(|exchange| !is_dropped(exchange));
+        let kept = kept.map(|exchange| exchange.rebased()).collect();
+        let (observations, notes) = (self.fork().observations_told(), self.fork().notes_told());
+        Self::restore(Epoch(self.epoch.0 + 1), Opening { observations, notes, ..opening }, kept)
     }
 
     /// Which epoch this is.
@@ -203,6 +264,18 @@ impl Log {
     #[must_use]
     pub fn bytes(&self) -> usize {
         bytes(&self.opening.messages) + self.exchanges.iter().map(|exchange| bytes(&exchange.messages)).sum::<usize>()
+    }
+
+    /// Bytes of text in the opening.
+    #[must_use]
+    pub fn opening_bytes(&self) -> usize {
+        bytes(&self.opening.messages)
+    }
+
+    /// Bytes of text that its questions and answers would have alone.
+    #[must_use]
+    pub fn answer_bytes(&self) -> usize {
+        self.exchanges.iter().map(|exchange| bytes(&exchange.alone())).sum()
     }
 
     /// A view of the log as it is now, for one question.
@@ -245,7 +318,7 @@ impl Log {
         let stands = |turn: usize| form != Form::Reduced || turn == 0;
         let said = fork.said.into_iter().filter(|(turn, _)| stands(*turn)).map(|(_, said)| said).collect();
         let commit = Commit { form, dropped_blocks: sent - blocks(&messages) };
-        let Provenance { question, sources, observations } = provenance;
+        let Provenance { question, sources, observations, notes, at } = provenance;
         self.exchanges.push(Arc::new(Exchange {
             messages,
             form,
@@ -254,6 +327,8 @@ impl Log {
             said,
             question,
             observations,
+            notes,
+            at,
         }));
         Some(commit)
     }
@@ -281,6 +356,10 @@ impl Fork {
     pub fn told(&self) -> Told {
         let mut told = Told::default();
         self.opening.said.iter().for_each(|said| told.hear(said));
+        // What is noted counts as said of files, as answers do.
+        for source in self.opening.facts.iter().flat_map(|noted| &noted.sources) {
+            told.hear_answer(&source.path, &source.sha256);
+        }
         for exchange in &self.base {
             exchange.said.iter().for_each(|said| told.hear(said));
             for source in &exchange.sources {
@@ -306,6 +385,18 @@ impl Fork {
     #[must_use]
     pub fn observations_told(&self) -> u64 {
         self.base.iter().map(|exchange| exchange.observations).fold(self.opening.observations, u64::max)
+    }
+
+    /// The facts that stand in the opening.
+    #[must_use]
+    pub fn noted(&self) -> &[Noted] {
+        &self.opening.facts
+    }
+
+    /// The number of the last of people's notes that was told before.
+    #[must_use]
+    pub fn notes_told(&self) -> u64 {
+        self.base.iter().map(|exchange| exchange.notes).fold(self.opening.notes, u64::max)
     }
 
     /// Whether a text stands in the next request as it is.
@@ -381,6 +472,17 @@ fn end(messages: &[Message], before: usize) -> Option<Position> {
 
 fn blocks(messages: &[Message]) -> usize {
     messages.iter().map(|message| message.blocks.len()).sum()
+}
+
+/// Whether a text, given in lower case, occurs in turns, in any letter case.
+#[must_use]
+pub fn mentions(messages: &[Message], lower_case: &str) -> bool {
+    messages.iter().flat_map(|message| &message.blocks).any(|block| match block {
+        Block::Text { text } | Block::ToolResult { text, .. } | Block::ToolUse { input: text, .. } => {
+            text.to_lowercase().contains(lower_case)
+        }
+        Block::Reasoning { raw, .. } => raw.to_lowercase().contains(lower_case),
+    })
 }
 
 fn bytes(messages: &[Message]) -> usize {

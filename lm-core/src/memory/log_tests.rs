@@ -117,7 +117,8 @@ fn what_stands_in_the_log_is_what_was_told() {
     }
     let mut whole = log.clone();
     let source = |path: &str, sha256: &str| Source { path: path.into(), sha256: sha256.into() };
-    let provenance = Provenance { sources: vec![source("read", "3")], question: "q".into(), observations: 7 };
+    let provenance =
+        Provenance { sources: vec![source("read", "3")], question: "q".into(), observations: 7, notes: 2, at: 9 };
     whole.commit(fork.clone(), Retain::All, provenance.clone()).unwrap();
     log.commit(fork, Retain::None, provenance).unwrap();
     for log in [whole, log.clone()] {
@@ -128,11 +129,42 @@ fn what_stands_in_the_log_is_what_was_told() {
     }
     assert_eq!(log.exchanges()[0].said.len(), 1);
     // The next epoch has the answer, and neither the opening nor what was read.
-    let next = log.next_epoch(Opening::default(), 1_000);
+    let NextEpoch { log: next, left } = log.next_epoch(Opening::default(), 1_000, 1);
+    assert!(left.is_empty());
     let told = next.fork().told();
     assert_eq!((told.of("readme"), told.of("read").is_some()), (None, true));
     assert_eq!(committed(&next)[0], Message::user("Question:\nq"));
     assert!(next.fork().holds("answer to q") && !next.fork().holds("answer to p"));
+}
+
+/// What was summarised leaves but for the newest answers; what was said since is kept with its rounds.
+#[test]
+fn an_epoch_takes_over_the_newest_answers_and_all_that_was_not_summarised() {
+    let mut log = Log::new(Epoch(4), opening());
+    for number in 0..4 {
+        let mut fork = log.fork();
+        answer(&mut fork, rounds(&format!("q{number}"), 1, 1, true));
+        fork.say(Said::shown("read", "3"));
+        let provenance = Provenance { question: format!("q{number}").into(), notes: number, ..Provenance::default() };
+        log.commit(fork, Retain::All, provenance).unwrap();
+    }
+    let facts = vec![Noted { number: 7, sources: vec![Source { path: "noted".into(), sha256: "1".into() }] }];
+    let room = bytes(&log.exchanges()[3].rebased().messages) + bytes(&log.exchanges()[2].alone());
+    let next = log.next_epoch(Opening { facts, notes: 9, ..Opening::default() }, room, 3);
+    let questions = |exchanges: &[Arc<Exchange>]| -> Vec<String> {
+        exchanges.iter().map(|exchange| exchange.question.to_string()).collect()
+    };
+    assert_eq!(questions(next.log.exchanges()), ["q2", "q3"]);
+    assert_eq!(questions(&next.left), ["q0", "q1"]);
+    let [reduced, whole] = next.log.exchanges() else { panic!() };
+    assert_eq!((reduced.messages.len(), reduced.said.len(), reduced.form), (2, 0, Form::Reduced));
+    assert_eq!((whole.messages.len(), whole.said.len(), whole.form), (4, 1, Form::Rebased));
+    assert_eq!(whole.answer(), "answer to q3");
+    let fork = next.log.fork();
+    assert_eq!((fork.notes_told(), fork.noted().len()), (9, 1));
+    assert!(!fork.told().of("noted").unwrap().agrees_with(&Standing::Text("2".into())), "a change is told");
+    let without = log.without(opening(), |exchange| exchange.mentions("answer to q1"));
+    assert_eq!((questions(without.exchanges()).join(" "), without.epoch()), ("q0 q2 q3".into(), Epoch(5)));
 }
 
 #[derive(Clone, Debug)]

@@ -152,12 +152,12 @@ settings! {
     model: Option<String> = None, Kind::Text, Request, Now;
     /// The longest prompt in tokens; less where the model's window is smaller or a longer prompt dearer.
     max_context_tokens: u32 = 128_000, integer(8_000, 2_000_000), Request, Now;
-    /// The share of the window at which a conversation begins anew with its newest answers.
+    /// The share of the window at which a conversation is summed up and begins anew.
     compaction_threshold: f64 = 0.85, number(0.10, 0.99), Request, Now;
-    /// The share of the window that is carried over then.
+    /// The share of the window that is carried over then: what is known, at most half of it, and the newest answers.
     compaction_floor: f64 = 0.15, number(0.02, 0.90), Request, Now;
-    /// The shortest time between two compactions in seconds.
-    distill_min_interval_s: u32 = 60, integer(0, DAY_S), Request, Planned;
+    /// The shortest time between two summaries in seconds; within it a full conversation begins anew without one.
+    distill_min_interval_s: u32 = 60, integer(0, DAY_S), Request, Now;
     /// The share of the window that the directory tree may take.
     dirtree_fraction: f64 = 0.10, number(0.0, 0.5), Request, Now;
     /// The most rounds with tools for one question.
@@ -209,12 +209,14 @@ settings! {
     price_cache_read_mult: Option<f64> = None, number(0.0, 10.0), Request, Now;
     /// The price of a token written to the cache, as a multiple of the input price.
     price_cache_write_mult: Option<f64> = None, number(0.0, 10.0), Request, Now;
-    /// Fields added to every chat-completions request. Only their names are ever shown.
-    openai_extra_body: Option<Map<String, Json>> = None, Kind::Object, Request, Planned;
-    /// Header fields added to every request to the provider. Never logged and never shown.
-    extra_headers: Vec<(String, Secret)> = Vec::new(), Kind::Headers, Request, Planned;
+    /// Fields added to every chat-completions request, `null` to leave one of ours out. Only their names are
+    /// ever shown.
+    openai_extra_body: Option<Map<String, Json>> = None, Kind::Object, Request, Now;
+    /// Header fields added to every request to the provider; the value `__auto__` is a new id in each. Never
+    /// logged and never shown.
+    extra_headers: Vec<(String, Secret)> = Vec::new(), Kind::Headers, Request, Now;
     /// Certificates that are trusted besides the system's, in PEM.
-    ca_file: Option<PathBuf> = None, Kind::Path, Request, Planned;
+    ca_file: Option<PathBuf> = None, Kind::Path, Request, Now;
     /// The most dollars spent on models in a day of UTC, by all workspaces together; 0 is no limit. When it
     /// is reached, answers are offline until midnight UTC.
     daily_budget_usd: f64 = 5.0, number(0.0, 100_000.0), Request, Now;

@@ -12,6 +12,7 @@ mod globs;
 mod paths;
 mod pattern;
 mod read;
+mod recall;
 mod registry;
 mod search;
 mod target;
@@ -26,15 +27,22 @@ use crate::files::{ReadError, WorkspaceFiles};
 
 pub use git::{GitUser, LeftBehind};
 pub use read::READ_CAP;
+pub use recall::{Memory, Recalled};
 pub use registry::{ToolSpecification, specifications};
 pub use text::OUTPUT_CAP;
 pub use tree::{DirectoryTree, directory_tree};
 
 /// The tools of one workspace.
-#[derive(Debug)]
 pub struct Tools {
     files: Arc<WorkspaceFiles>,
     git: git::Git,
+    memory: Option<Arc<dyn Memory>>,
+}
+
+impl std::fmt::Debug for Tools {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Tools").field("files", &self.files).finish_non_exhaustive()
+    }
 }
 
 /// What a tool gives back to the model.
@@ -44,11 +52,11 @@ pub struct ToolOutput {
     pub text: String,
     /// Whether it tells what went wrong instead of a result.
     pub is_error: bool,
-    /// The files whose text is in it.
+    /// The files whose text is in it, or that what is in it rests on.
     pub files: Vec<FileSeen>,
 }
 
-/// A file whose text a tool has shown, whole or in part.
+/// A file whose text a tool has shown, whole or in part, or that something it told rests on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FileSeen {
     /// Relative to the workspace.
@@ -57,6 +65,8 @@ pub struct FileSeen {
     pub sha256: String,
     /// Whether the file is longer than what was read, so that the hash is that of its beginning.
     pub truncated: bool,
+    /// Whether text of it was shown.
+    pub is_shown: bool,
 }
 
 /// When a tool has to end.
@@ -104,7 +114,13 @@ impl Tools {
     #[must_use]
     pub fn sharing(files: Arc<WorkspaceFiles>, git: GitUser, left_behind: LeftBehind) -> Self {
         let git = git::Git::new(Arc::clone(&files), git, left_behind);
-        Self { files, git }
+        Self { files, git, memory: None }
+    }
+
+    /// The same, with something to recall.
+    #[must_use]
+    pub fn remembering(self, memory: Arc<dyn Memory>) -> Self {
+        Self { memory: Some(memory), ..self }
     }
 
     /// Runs a call and blocks until it is done or the deadline has passed. `input` is the JSON text of

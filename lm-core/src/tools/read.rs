@@ -28,7 +28,7 @@ pub(super) fn run(tools: &Tools, arguments: &Arguments, _: &Limits<'_>) -> Resul
     }
     let file = tools.files.read(&path, READ_CAP)?;
     let text = page(&shown, &file, offset, limit)?;
-    let seen = FileSeen { path, sha256: file.sha256, truncated: file.truncated };
+    let seen = FileSeen { path, sha256: file.sha256, truncated: file.truncated, is_shown: true };
     Ok(ToolOutput { text, is_error: false, files: vec![seen] })
 }
 

@@ -94,6 +94,15 @@ const TOOLS: &[Tool] = &[
         parameters: &["query", "path", "show_diff", "max_results"],
         run: super::git::search,
     },
+    Tool {
+        specification: ToolSpecification {
+            name: "recall",
+            description: "Searches what was noted and answered about this workspace earlier and does not stand in this conversation any more, by words. Each result says what it rests on and whether that has changed since.",
+            schema: r#"{"type":"object","properties":{"query":{"type":"string","description":"Words and identifiers to look for"},"limit":{"type":"integer","minimum":1,"description":"The most results; 8 if left out"}},"required":["query"],"additionalProperties":false}"#,
+        },
+        parameters: &["query", "limit"],
+        run: super::recall::run,
+    },
 ];
 
 /// All tools, in a fixed order.

@@ -306,7 +306,12 @@ impl Search {
                 survey.cut = usize::from(file.truncated);
             }
             if listing.add(&mut searcher, &self.matcher, &hit.path, &file.text)? {
-                files.push(FileSeen { path: hit.path.clone(), sha256: file.sha256, truncated: file.truncated });
+                files.push(FileSeen {
+                    path: hit.path.clone(),
+                    sha256: file.sha256,
+                    truncated: file.truncated,
+                    is_shown: true,
+                });
             }
         }
         let mut remarks = Vec::new();

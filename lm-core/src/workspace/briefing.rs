@@ -24,9 +24,13 @@ use crate::{
     files::{Excluded, FileStamp, WorkspaceFiles, nanoseconds},
     memory::{
         delta::{self, Change, DeltaLimits, Shown, What},
+        ledger::{
+            Fact,
+            block::{self, Noted},
+        },
         log::{Exchange, Fork, Source},
         manifest::{Deed, Gap, Look},
-        quote::one_line,
+        quote::{data_block, one_line},
         told::{LastSaid, Said, Standing, Told},
     },
     retrieval::{SearchLimits, SearchOutcome, Verdict},
@@ -48,6 +52,20 @@ const DELTA_FILE_BYTES: usize = 8_000;
 const GAP_BYTES_MAX: usize = 1_500;
 /// How many earlier questions are named whose answers rest on a changed file.
 const ANSWERS_NAMED_MAX: usize = 8;
+
+/// How many void notes are named.
+const VOID_NOTES_MAX: usize = 60;
+/// The longest list of what people noted, in bytes.
+const NOTES_BYTES_MAX: usize = 3_000;
+
+/// Up to where things are told once a question is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Until {
+    /// Observations of the coding agent's deeds.
+    pub(super) observations: u64,
+    /// The number of the last of people's notes.
+    pub(super) notes: u64,
+}
 
 /// Briefs the questions of one fork.
 #[derive(Clone)]
@@ -86,10 +104,21 @@ struct Changed {
     answers: Vec<Arc<str>>,
 }
 
+impl Changed {
+    /// What telling it says of files: of a renamed one also what its new name holds.
+    fn said(&self) -> impl Iterator<Item = Said> {
+        let there = match &self.what {
+            Became::Renamed { to, sha256 } => Some(Said::notice(to.as_str(), Standing::Text(Arc::clone(sha256)))),
+            _ => None,
+        };
+        [Said::notice(Arc::clone(&self.path), self.standing.clone())].into_iter().chain(there)
+    }
+}
+
 enum Became {
     Edited { before: Option<Arc<str>>, after: String },
     Gone,
-    Renamed(String),
+    Renamed { to: String, sha256: Arc<str> },
     Back,
     Unreadable(String),
     Stale,
@@ -97,18 +126,20 @@ enum Became {
 
 impl Briefer {
     /// What the next question of a fork is told. Blocks.
-    pub(super) fn brief(&self, fork: &Fork, question: &str) -> (Briefing, u64) {
-        let news = self.news_of(&fork.told(), fork.answered()).unwrap_or_default();
+    pub(super) fn brief(&self, fork: &Fork, question: &str) -> (Briefing, Until) {
+        let news = self.news_of(&fork.told(), fork).unwrap_or_default();
         let gap = self.companion.gap(fork.observations_told());
         let mut briefing = Briefing { said: news.said, ..Briefing::default() };
-        let texts = [deeds(&gap), news.text];
+        let (notes, last_note) = self.companion.notes_since(fork.notes_told());
+        let texts = [deeds(&gap), noted_by_people(&notes), news.text];
         briefing.deltas = texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
         self.add_excerpts(&mut briefing, fork, question);
-        (briefing, gap.until)
+        (briefing, Until { observations: gap.until, notes: last_note })
     }
 
     /// What of `told` is not so any more. Blocks.
-    fn news_of(&self, told: &Told, answered: &[Arc<Exchange>]) -> Option<News> {
+    fn news_of(&self, told: &Told, fork: &Fork) -> Option<News> {
+        let answered = fork.answered();
         let known = self.known(told);
         let changed = self.changed(&known, answered);
         if changed.is_empty() {
@@ -123,6 +154,7 @@ impl Briefer {
             .collect();
         let limits = DeltaLimits { bytes: self.delta_bytes, bytes_per_file: DELTA_FILE_BYTES };
         let rendered = delta::render(&changes, limits);
+        let text = rendered.text + &void_notes(fork.noted(), &changed);
         let of_kind = |is_counted: bool| {
             let shown = changed.iter().zip(&rendered.shown);
             shown.filter(move |(_, shown)| (**shown == Shown::Counted) == is_counted)
@@ -130,9 +162,9 @@ impl Briefer {
         let named = || of_kind(false);
         self.untold().extend(of_kind(true).map(|(change, _)| Arc::clone(&change.path)));
         Some(News {
-            text: rendered.text,
+            text,
             // One that was only counted is told of the next time.
-            said: named().map(|(change, _)| Said::notice(Arc::clone(&change.path), change.standing.clone())).collect(),
+            said: named().flat_map(|(change, _)| change.said()).collect(),
             paths: named().map(|(change, _)| change.path.to_string()).collect(),
         })
     }
@@ -204,7 +236,10 @@ impl Briefer {
             }
             Some(Finding::Gone { now_at }) => {
                 renew(&Standing::Gone, None, true);
-                (Standing::Gone, Some(now_at.map_or(Became::Gone, Became::Renamed)))
+                (
+                    Standing::Gone,
+                    Some(now_at.map_or(Became::Gone, |to| Became::Renamed { to, sha256: Arc::clone(sha256) })),
+                )
             }
             Some(Finding::Unreadable { why, withheld }) => {
                 if withheld {
@@ -241,10 +276,15 @@ impl Briefer {
             return;
         };
         let now = SystemTime::now();
+        let mut told = fork.told();
+        briefing.said.iter().for_each(|said| told.hear(said));
         let mut shown = Vec::new();
         for place in &places {
             let numbered = prompts::numbered(&place.excerpt, place.first_line);
-            if fork.holds(numbered.trim_end()) {
+            // The same lines may stand there as those of another file.
+            let standing = Standing::Text(place.sha256.as_str().into());
+            let is_told = told.of(&place.path).is_some_and(|said| said.agrees_with(&standing));
+            if is_told && fork.holds(numbered.trim_end()) {
                 continue;
             }
             // The search looks at the beginning of a large file; what is told of one is told of all of it.
@@ -274,9 +314,9 @@ impl Watch for Briefer {
             let untold = self.untold();
             told.retain(|path| !untold.contains(path) || concerned.contains(path));
         }
-        let (this, answered) = (self.clone(), fork.answered().to_vec());
+        let (this, fork) = (self.clone(), fork.clone());
         Box::pin(async move {
-            let looking = tokio::task::spawn_blocking(move || this.news_of(&told, &answered));
+            let looking = tokio::task::spawn_blocking(move || this.news_of(&told, &fork));
             looking.await.unwrap_or_else(|error| {
                 tracing::error!(%error, "looking for changes broke off");
                 None
@@ -290,12 +330,53 @@ impl Became {
         match self {
             Self::Edited { before, after } => What::Edited { before: before.as_deref(), after },
             Self::Gone => What::Gone,
-            Self::Renamed(to) => What::Renamed { to },
+            Self::Renamed { to, .. } => What::Renamed { to },
             Self::Back => What::Back,
             Self::Unreadable(why) => What::Unreadable { why },
             Self::Stale => What::Stale,
         }
     }
+}
+
+/// Which of the notes at the beginning rest on what is not so any more, by their numbers.
+fn void_notes(noted: &[Noted], changed: &[Changed]) -> String {
+    let is_void = |noted: &&Noted| {
+        noted.sources.iter().any(|source| {
+            let change = changed.iter().find(|change| change.path == source.path);
+            change.is_some_and(|change| change.standing.sha256() != Some(&source.sha256))
+        })
+    };
+    let numbers: Vec<String> = noted.iter().filter(is_void).map(|noted| noted.number.to_string()).collect();
+    if numbers.is_empty() {
+        return String::new();
+    }
+    let more = numbers.len().saturating_sub(VOID_NOTES_MAX);
+    let named = numbers[..numbers.len() - more].join(", ");
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("Void until you have checked them are these of the notes at the beginning: {named}{more}.\n")
+}
+
+/// What people noted since the last question, as data.
+fn noted_by_people(notes: &[Fact]) -> String {
+    if notes.is_empty() {
+        return String::new();
+    }
+    let mut lines = String::new();
+    let mut told = 0;
+    for note in notes {
+        let line = block::line(note);
+        if lines.len() + line.len() > NOTES_BYTES_MAX {
+            break;
+        }
+        lines.push_str(&line);
+        lines.push('\n');
+        told += 1;
+    }
+    let mut text = format!("A person noted, as data:\n{}", data_block("notes", &lines));
+    if told < notes.len() {
+        let _ = write!(text, "\n{} more are found with the tool recall.", notes.len() - told);
+    }
+    text
 }
 
 /// What the coding agent did, one line for each kind of deed.

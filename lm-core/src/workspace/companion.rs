@@ -1,15 +1,18 @@
 //! What a workspace remembers, kept from question to question and from daemon to daemon.
 //!
-//! The conversation with the model is the log; it begins anew, with the newest answers carried over,
-//! when the model or its key changes (caches and thoughts belong to one model) and when the window fills
-//! up. Beside it stand the files that are known. Both are kept on the disk by the [`Store`]: an answer
-//! before it is given, the rest a little later. Not allowed here: asking the model.
+//! The conversation with the model is the log; it begins anew, with what is known and the newest answers
+//! carried over, when the model or its key changes (caches and thoughts belong to one model) and when the
+//! window fills up. Beside it stand the files that are known, the facts and the archive (`knowledge`). All
+//! are kept on the disk by the [`Store`]: an answer before it is given, facts before the conversation that
+//! they come from is left, the rest a little later. Not allowed here: asking the model.
 //!
 //! Two locks, always in this order: the store's, held while something is written, and the state's, held
 //! for moments only. So what is on the disk is in the order of what is in memory.
 
+mod knowledge;
+
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -18,8 +21,12 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+pub(super) use self::knowledge::Material;
+use self::knowledge::{ARCHIVE_BYTES_MAX, Summaries, Summarising};
 use super::{
+    model_answer::TOOL_SPECS,
     preload::{self, Preloaded},
+    recall::Recollection,
     store::{EpochHeader, KeptEpoch, Opened as OpenedStore, Store, StoreError},
     texts::Texts,
 };
@@ -27,7 +34,10 @@ use crate::{
     agent::{answer::WindowFill, inquiry::prompt_window, prefix_gate::PrefixGate, prompts, provider::ChosenModel},
     files::{Excluded, FileStamp, FileText, WorkspaceFiles},
     memory::{
-        log::{Epoch, Fork, Log, Provenance, Retain, Source},
+        archive::{Archive, Entry, PastAnswer},
+        compaction::{self, Moment, Policy, Sizes, Step},
+        ledger::Ledger,
+        log::{Epoch, Exchange, Fork, Log, NextEpoch, Provenance, Retain, Source},
         manifest::{Gap, Look, Manifest},
         tokens::TokenEstimate,
         told::Standing,
@@ -38,6 +48,12 @@ use crate::{
 
 /// How long the listing of a tree may take; what is not listed by then is found with the tools.
 const TREE_TIME: Duration = Duration::from_secs(2);
+/// How long looking at the files that facts rest on may take when a conversation begins.
+const FACTS_TIME: Duration = Duration::from_secs(2);
+/// After so many seconds without a request a provider's cache entry is gone.
+const CACHE_SECONDS: u64 = 300;
+/// Of what a prompt may fill, how much a question may find taken while a summary is still being written.
+const WHILE_SUMMARISING: f64 = 0.93;
 
 /// What is remembered of one workspace.
 #[derive(Debug)]
@@ -51,13 +67,26 @@ pub(super) struct Companion {
     texts: Texts,
     /// Held by who begins a conversation, so that questions that arrive together share one.
     beginning: tokio::sync::Mutex<()>,
+    summarising: Summarising,
 }
 
-#[derive(Default)]
 struct State {
     current: Option<Current>,
     /// The files that are known.
     manifest: Manifest<FileStamp>,
+    /// What is known.
+    ledger: Ledger,
+    /// What is not in the window any more.
+    archive: Archive,
+    /// Whether the archive on the disk is not the one here.
+    archive_is_behind: bool,
+    summaries: Summaries,
+    /// Files that a person had forgotten, which stay so until they are seen anew.
+    forgotten_files: BTreeSet<Arc<str>>,
+    /// How often something was forgotten since the workspace was opened.
+    forgettings: u64,
+    /// Why the window is too small, if it is.
+    misfit: Option<String>,
     /// By model.
     estimates: BTreeMap<String, TokenEstimate>,
     fill: WindowFill,
@@ -71,6 +100,29 @@ struct State {
     is_unsaved: bool,
     /// Everything was to be forgotten: whatever is still under way has nowhere to go.
     is_forgotten: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            current: None,
+            manifest: Manifest::default(),
+            ledger: Ledger::default(),
+            archive: Archive::with_room(ARCHIVE_BYTES_MAX),
+            archive_is_behind: false,
+            summaries: Summaries::default(),
+            forgotten_files: BTreeSet::new(),
+            forgettings: 0,
+            misfit: None,
+            estimates: BTreeMap::new(),
+            fill: WindowFill::default(),
+            skipped: Vec::new(),
+            set_aside: Vec::new(),
+            unwritten: None,
+            is_unsaved: false,
+            is_forgotten: false,
+        }
+    }
 }
 
 impl std::fmt::Debug for State {
@@ -88,6 +140,10 @@ struct Current {
     gate: Arc<PrefixGate>,
     /// How many bytes of answers the next epoch takes over, if it has to begin.
     ended: Option<usize>,
+    /// How many of its exchanges are summed up.
+    summarised: Option<usize>,
+    /// When the last answer came, in seconds since 1970; the provider's cache then held the conversation.
+    answered_at: Option<u64>,
 }
 
 /// What is kept beside the log.
@@ -96,6 +152,15 @@ struct Snapshot {
     manifest: Manifest<FileStamp>,
     /// Corrections of token estimates by model.
     corrections: BTreeMap<String, f64>,
+    #[serde(default)]
+    ledger: Ledger,
+    #[serde(default)]
+    summaries: Summaries,
+    /// The conversation that is summed up, and how many of its exchanges.
+    #[serde(default)]
+    summarised: Option<(String, usize)>,
+    #[serde(default)]
+    forgotten_files: BTreeSet<Arc<str>>,
 }
 
 /// A view of the conversation for one question.
@@ -130,20 +195,49 @@ pub struct MemoryStatus {
     pub skipped: Vec<String>,
     /// What of it could not be read and lies in quarantine, and why nothing is written, if so.
     pub troubles: Vec<String>,
+    /// Facts that are known.
+    pub facts: usize,
+    /// Those of them that rest on files which have changed since, as far as is known.
+    pub stale_facts: usize,
+    /// What can be found with recall besides.
+    pub archived: usize,
+    /// What the archive had no room for.
+    pub archive_dropped: u64,
+    /// How often a conversation was summed up.
+    pub compactions: u64,
+    /// How often one began anew without that, since the window was full.
+    pub shed: u64,
+    /// Notes that were no facts: instructions, or without a file that was shown.
+    pub dropped_notes: u64,
+    /// Why the last summary failed, if it did.
+    pub summary_failure: Option<String>,
+    /// Whether one is being written.
+    pub summing_up: bool,
 }
 
 impl Companion {
     /// Takes up what an earlier daemon left in `directory`. Blocks on the file system.
     pub(super) fn open(root: &Path, key: &str, directory: &Path) -> Self {
         let opened: OpenedStore<Snapshot> = Store::open(directory, root, key);
-        let OpenedStore { store, epoch, snapshot, set_aside } = opened;
+        let OpenedStore { mut store, epoch, snapshot, mut set_aside } = opened;
+        let archived: Vec<Entry> = store.load_archive();
+        set_aside.extend(store.take_set_aside());
         let mut state = State {
             set_aside: set_aside.iter().map(ToString::to_string).collect(),
             current: epoch.map(Current::restore),
             ..State::default()
         };
+        archived.into_iter().for_each(|entry| state.archive.add(entry));
         if let Some(snapshot) = snapshot {
             state.manifest = snapshot.manifest;
+            state.ledger = snapshot.ledger;
+            state.summaries = snapshot.summaries;
+            state.forgotten_files = snapshot.forgotten_files;
+            if let (Some(current), Some((name, count))) = (&mut state.current, snapshot.summarised)
+                && *current.name == name
+            {
+                current.summarised = Some(count.min(current.log.exchanges().len()));
+            }
             for (model, correction) in snapshot.corrections {
                 let estimate = TokenEstimate::of_model(&model).with_correction(correction);
                 state.estimates.insert(model, estimate);
@@ -158,16 +252,18 @@ impl Companion {
             state: Mutex::new(state),
             texts: Texts::default(),
             beginning: tokio::sync::Mutex::default(),
+            summarising: Summarising::default(),
         }
     }
 
     /// The tools for one question, and the files they look at. Not kept: an open directory cannot be
     /// renamed on Windows.
-    pub(super) fn tools(&self, excluded: &Excluded) -> Result<(Arc<WorkspaceFiles>, Arc<Tools>), String> {
+    pub(super) fn tools(self: &Arc<Self>, excluded: &Excluded) -> Result<(Arc<WorkspaceFiles>, Arc<Tools>), String> {
         let files = WorkspaceFiles::open(&self.root).map_err(|error| error.to_string())?;
         let files = Arc::new(files.leaving_out(excluded));
-        let tools = Arc::new(Tools::sharing(Arc::clone(&files), self.git_user.clone(), self.git_left_behind.clone()));
-        Ok((files, tools))
+        let tools = Tools::sharing(Arc::clone(&files), self.git_user.clone(), self.git_left_behind.clone());
+        let memory = Recollection { companion: Arc::clone(self), files: Arc::clone(&files) };
+        Ok((files, Arc::new(tools.remembering(Arc::new(memory)))))
     }
 
     /// A view of the conversation with `chosen`, which begins here if there is none.
@@ -215,38 +311,70 @@ impl Companion {
         cancel: &CancellationToken,
     ) -> Result<Opened, String> {
         let estimate = self.estimate(chosen);
-        let tree_tokens = chosen.window as f64 * settings.dirtree_fraction;
-        let tree = directory_tree(files, estimate.bytes(tree_tokens as u64), deadline, cancel)?;
+        let policy = policy(settings);
+        let window = prompt_window(chosen.window, settings.max_answer_tokens);
         let root_name = self.root.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let system: Arc<str> = prompts::system(&root_name, &tree.text, tree.complete).into();
         let floor = estimate.bytes((chosen.window as f64 * settings.compaction_floor) as u64);
-        let Preloaded { opening, documents, skipped } = preload::load(files, settings, floor, deadline, cancel);
+        let forgotten = self.state().forgotten_files.clone();
+        let Preloaded { mut opening, documents, skipped } =
+            preload::load(files, settings, floor, &forgotten, deadline, cancel);
+        // The tree gives way where the rest of what always stands in a prompt takes its room.
+        let documents_bytes: usize = documents.iter().map(|(_, file)| file.text.len()).sum();
+        let without_tree = prompts::system(&root_name, "", false).len() + tool_bytes() + documents_bytes;
+        let share = settings.dirtree_fraction * chosen.window as f64 / window.max(1) as f64;
+        let tree_tokens = compaction::tree_tokens(window, share, estimate.tokens(without_tree), &policy);
+        let tree = directory_tree(files, estimate.bytes(tree_tokens), deadline, cancel)?;
+        let system: Arc<str> = prompts::system(&root_name, &tree.text, tree.complete).into();
+        let carried = estimate.bytes(compaction::floor_tokens(window, policy.floor));
+        let knowledge = compaction::carried(carried).knowledge;
+        let known = self.look_at_facts(files, Instant::now() + FACTS_TIME, cancel);
 
         let mut store = self.store();
         let now = SystemTime::now();
-        let (log, name, gate) = {
+        let (log, name, gate, left) = {
             let mut state = self.state();
-            let log = match state.current.take() {
-                Some(last) => last.log.next_epoch(opening, last.ended.map_or(floor, |bytes| bytes.min(floor))),
-                None => Log::new(Epoch::default(), opening),
+            let block = state.ledger.block(&known, knowledge);
+            let answers = carried.saturating_sub(block.text.len());
+            state.add_notes(&mut opening, block);
+            let is_with = |current: &Current| current.with == chosen.settings.fingerprint(&current.name);
+            let (log, left) = match state.current.take() {
+                Some(last) => {
+                    let is_full = is_with(&last);
+                    let was_whole = last.ended != Some(usize::MAX);
+                    state.summaries.shed += u64::from(is_full && was_whole && last.summarised.is_none());
+                    // Without a summary, and for another model, only answers are of use.
+                    let all = last.log.exchanges().len();
+                    let summarised = last.summarised.filter(|_| is_full).unwrap_or(all);
+                    let bytes = last.ended.map_or(answers, |bytes| bytes.min(answers));
+                    let NextEpoch { log, left } = last.log.next_epoch(opening, bytes, summarised);
+                    (log, left)
+                }
+                None => (Log::new(Epoch::default(), opening), Vec::new()),
             };
             let name = self.name(log.epoch());
             let gate = Arc::new(PrefixGate::default());
-            state.current = Some(Current {
+            let current = Current {
                 with: chosen.settings.fingerprint(&name),
                 log: log.clone(),
                 system: Arc::clone(&system),
                 name: Arc::clone(&name),
                 gate: Arc::clone(&gate),
                 ended: None,
-            });
+                summarised: None,
+                answered_at: None,
+            };
+            state.misfit = compaction::misfit(&sizes(&current, &estimate, window), &policy);
+            state.current = Some(current);
             state.skipped = skipped;
-            (log, name, gate)
+            state.is_unsaved = true;
+            (log, name, gate, left)
         };
         tracing::info!(epoch = log.epoch().0, answers = log.exchanges().len(), "a conversation begins");
         for (path, file) in documents {
             self.looked(&path.into(), &file, now);
         }
+        // What is not in the new journal is in the archive before the old one goes.
+        self.archive(&mut store, left.iter().map(|exchange| past_answer(exchange)).collect());
         let written = self.write_all(&mut store);
         self.note_written(written);
         Ok(Opened { fork: log.fork(), system, name, estimate, gate })
@@ -255,14 +383,22 @@ impl Companion {
     /// A view of the conversation as it is, unless it has to begin anew.
     fn continued(&self, chosen: &ChosenModel, settings: &Settings) -> Option<Opened> {
         let estimate = self.estimate(chosen);
+        let is_summarising = self.is_summarising();
         let state = self.state();
         let is_with = |current: &&Current| current.with == chosen.settings.fingerprint(&current.name);
         let current = state.current.as_ref().filter(is_with).filter(|current| current.ended.is_none())?;
-        let tokens = estimate.tokens(current.system.len() + current.log.bytes());
         // Of what a prompt may fill: with a small window the answer's share is most of the rest.
-        let fits = prompt_window(chosen.window, settings.max_answer_tokens) as f64;
-        if tokens as f64 > fits * settings.compaction_threshold {
-            tracing::info!(tokens, window = chosen.window, "the window is full");
+        let window = prompt_window(chosen.window, settings.max_answer_tokens);
+        let sizes = sizes(current, &estimate, window);
+        // Where it could be summed up that was tried before; see [`super::upkeep`].
+        let has_room = match compaction::step(&sizes, &policy(settings), &Moment::default()) {
+            Step::Continue | Step::Stuck => true,
+            Step::Summarise | Step::Shed => {
+                is_summarising && sizes.prompt() as f64 <= window as f64 * WHILE_SUMMARISING
+            }
+        };
+        if current.summarised.is_some() || !has_room {
+            tracing::info!(tokens = sizes.prompt(), window, summarised = current.summarised, "the window is full");
             return None;
         }
         Some(Opened {
@@ -296,6 +432,7 @@ impl Companion {
             };
             tracing::debug!(?commit, "an answer was kept");
             let Some(exchange) = current.log.exchanges().last().map(Arc::clone) else { return };
+            current.answered_at = (exchange.at > 0).then_some(exchange.at);
             state.manifest.told(exchange.observations);
             state.is_unsaved = true;
             exchange
@@ -380,6 +517,7 @@ impl Companion {
     /// Takes note of what the coding agent did with a file, and of what was found there.
     pub(super) fn observe(&self, path: Arc<str>, deed: crate::memory::manifest::Deed, look: Look<FileStamp>) {
         let mut state = self.state();
+        state.forgotten_files.remove(&path);
         state.manifest.observe(path, deed, look);
         state.is_unsaved = true;
     }
@@ -411,7 +549,11 @@ impl Companion {
     /// Writes what is kept beside the log, and what of the log could not be written before. Blocks on
     /// the file system.
     pub(super) fn save_if_changed(&self) {
-        if self.state().is_unsaved || self.store().is_behind() {
+        let is_unsaved = {
+            let state = self.state();
+            state.is_unsaved || state.archive_is_behind
+        };
+        if is_unsaved || self.store().is_behind() {
             self.save();
         }
     }
@@ -427,9 +569,20 @@ impl Companion {
             state.is_unsaved = false;
             let corrections =
                 state.estimates.iter().map(|(model, estimate)| (model.clone(), estimate.correction())).collect();
-            Snapshot { manifest: state.manifest.clone(), corrections }
+            Snapshot {
+                manifest: state.manifest.clone(),
+                corrections,
+                ledger: state.ledger.clone(),
+                summaries: state.summaries.clone(),
+                summarised: state
+                    .current
+                    .as_ref()
+                    .and_then(|current| current.summarised.map(|count| (current.name.to_string(), count))),
+                forgotten_files: state.forgotten_files.clone(),
+            }
         };
         // What could not be written before comes first.
+        self.archive(&mut store, Vec::new());
         let written = store.flush().and_then(|()| store.save(&snapshot));
         let found = store.take_set_aside();
         let mut state = self.state();
@@ -461,7 +614,16 @@ impl Companion {
             preloaded: log
                 .map_or_else(Vec::new, |log| log.opening().said.iter().map(|said| said.path.to_string()).collect()),
             skipped: state.skipped.clone(),
-            troubles: state.set_aside.iter().chain(&state.unwritten).cloned().collect(),
+            troubles: state.set_aside.iter().chain(&state.unwritten).chain(&state.misfit).cloned().collect(),
+            facts: state.ledger.facts().len(),
+            stale_facts: state.stale_facts(),
+            archived: state.archive.entries().len(),
+            archive_dropped: state.archive.dropped(),
+            compactions: state.summaries.done,
+            shed: state.summaries.shed,
+            dropped_notes: state.summaries.dropped_notes,
+            summary_failure: state.summaries.failure.clone(),
+            summing_up: self.is_summarising(),
         }
     }
 
@@ -499,6 +661,8 @@ impl Current {
             gate: Arc::default(),
             // What is missing was sent: the rest of it is not a prefix of anything.
             ended: (kept.lost > 0).then_some(usize::MAX),
+            summarised: None,
+            answered_at: None,
         }
     }
 }
@@ -511,4 +675,35 @@ pub(super) fn look_of(file: &FileText, at: SystemTime) -> Look<FileStamp> {
         stamp: Some(file.stamp),
         at_ns: crate::files::nanoseconds(at),
     }
+}
+
+/// Bytes of the tools as a model is told of them.
+fn tool_bytes() -> usize {
+    TOOL_SPECS.iter().map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.get().len()).sum()
+}
+
+/// When a conversation begins anew, as the settings have it.
+fn policy(settings: &Settings) -> Policy {
+    Policy {
+        threshold: settings.compaction_threshold,
+        floor: settings.compaction_floor,
+        cooldown_s: settings.distill_min_interval_s.into(),
+    }
+}
+
+/// How large a conversation is, where prompts may fill `window` tokens.
+fn sizes(current: &Current, estimate: &TokenEstimate, window: u64) -> Sizes {
+    let opening = current.log.opening_bytes();
+    Sizes {
+        window,
+        fixed: estimate.tokens(current.system.len() + tool_bytes()),
+        opening: estimate.tokens(opening),
+        said: estimate.tokens(current.log.bytes() - opening),
+        answers: estimate.tokens(current.log.answer_bytes()),
+    }
+}
+
+/// An answer as it is archived.
+fn past_answer(exchange: &Exchange) -> Entry {
+    Entry::Answer(PastAnswer::new(&exchange.question, &exchange.answer(), exchange.sources.clone(), exchange.at))
 }

@@ -19,12 +19,14 @@ mod model_answer;
 mod observe;
 pub mod path;
 mod preload;
+mod recall;
 mod registry;
 pub mod repository;
 pub mod root;
 pub mod scope;
 pub mod store;
 mod texts;
+mod upkeep;
 
 use std::{
     path::PathBuf,
@@ -259,13 +261,15 @@ impl Workspaces {
     async fn by_model(&self, turn: &Turn, chosen: &ChosenModel) -> Result<Answer, Unanswered> {
         let transport = self.transport()?;
         let limits = daily_limits(&turn.question.settings);
-        let may_spend = || self.budget.check(&limits, (self.clock)());
-        may_spend().map_err(|reached| reached.to_string())?;
-        let root = turn.workspace.root.path.display().to_string();
-        let book = |usage: &Usage, cost: Option<f64>| {
-            self.budget.book(&root, &chosen.model, usage, cost, (self.clock)());
-            may_spend().is_ok()
+        let spending = Spending {
+            budget: self.budget.clone(),
+            clock: Arc::clone(&self.clock),
+            root: turn.workspace.root.path.display().to_string(),
+            model: chosen.model.clone(),
+            limits,
         };
+        spending.check()?;
+        let book = |usage: &Usage, cost: Option<f64>| spending.book(usage, cost);
         let question = ModelQuestion {
             workspace: &turn.workspace,
             excluded: &turn.excluded,
@@ -273,6 +277,7 @@ impl Workspaces {
             chosen,
             transport: &transport,
             book: &book,
+            spending: &spending,
             price_note: price_note(&chosen.model, chosen.prices.is_some(), &limits),
             due: turn.due,
             started: turn.started,
@@ -313,11 +318,11 @@ impl Workspaces {
     #[must_use]
     pub fn is_working(&self) -> bool {
         self.is_observing()
-            || self
-                .registry
-                .all()
-                .iter()
-                .any(|workspace| workspace.admission.busy() != (0, 0) || workspace.retriever.is_working())
+            || self.registry.all().iter().any(|workspace| {
+                workspace.admission.busy() != (0, 0)
+                    || workspace.retriever.is_working()
+                    || workspace.companion.is_summarising()
+            })
     }
 
     /// The open workspaces, sorted by root. May block on the file system.
@@ -332,6 +337,30 @@ impl Workspaces {
     /// As when a question is asked there.
     pub fn find_root(&self, directory: &std::path::Path, settings: &Settings) -> Result<root::Root, RootError> {
         root::find(directory, RootRules::new(settings, self.home.as_deref()))
+    }
+}
+
+/// What is spent on a model for one workspace.
+#[derive(Clone)]
+struct Spending {
+    budget: Budget,
+    clock: Clock,
+    /// The workspace's path.
+    root: String,
+    model: String,
+    limits: DailyLimits,
+}
+
+impl Spending {
+    /// Whether more may be spent today; else why not.
+    fn check(&self) -> Result<(), String> {
+        self.budget.check(&self.limits, (self.clock)()).map_err(|reached| reached.to_string())
+    }
+
+    /// Books a request, and says whether another one may follow.
+    fn book(&self, usage: &Usage, cost: Option<f64>) -> bool {
+        self.budget.book(&self.root, &self.model, usage, cost, (self.clock)());
+        self.check().is_ok()
     }
 }
 

@@ -12,10 +12,11 @@ use lm_proto::message::Answer;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Progress, Question,
-    briefing::{self, Briefer},
+    Progress, Question, Spending,
+    briefing::{self, Briefer, Until},
     companion::Opened,
     registry::Workspace,
+    upkeep::{Upkeep, seconds},
 };
 use crate::{
     agent::{
@@ -28,12 +29,15 @@ use crate::{
     },
     files::{Excluded, ReadError, WorkspaceFiles},
     llm::{self, Lifetime, ModelError, ToolSpec, Transport},
-    memory::log::{Fork, Provenance, Retain, Source},
+    memory::{
+        log::{Fork, Provenance, Retain, Source},
+        told::LastSaid,
+    },
     tools::{self, Tools},
 };
 
 /// The tools as the model is told of them.
-static TOOL_SPECS: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
+pub(super) static TOOL_SPECS: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
     let spec = |tool: tools::ToolSpecification| ToolSpec::new(tool.name, tool.description, tool.schema);
     // The schemas are constants that a test parses.
     tools::specifications().filter_map(|tool| spec(tool).ok()).collect()
@@ -52,6 +56,7 @@ pub(super) struct ModelQuestion<'a> {
     pub(super) chosen: &'a ChosenModel,
     pub(super) transport: &'a Arc<Transport>,
     pub(super) book: &'a Book<'a>,
+    pub(super) spending: &'a Spending,
     /// What is to be said where the budget cannot hold.
     pub(super) price_note: Option<String>,
     pub(super) due: Instant,
@@ -83,18 +88,24 @@ impl ModelQuestion<'_> {
         let mut may_shed = true;
         let companion = &self.workspace.companion;
         let (files, tools) = companion.tools(self.excluded)?;
+        let upkeep = self.upkeep();
+        taken = taken.plus(&upkeep.before_question(self.due, &|step| (self.progress)(step)).await);
         loop {
             let opened = companion.fork(self.chosen, &self.question.settings, &files, self.due, self.cancel).await?;
             let name = Arc::clone(&opened.name);
             let briefed = self.brief(&files, &opened).await?;
             match self.inquire(&*client, &tools, opened, &briefed).await {
-                Ok(answered) => return self.finish(&files, &name, answered, taken, &briefed).await,
+                Ok(answered) => {
+                    let answer = self.finish(&files, &name, answered, taken, &briefed).await;
+                    upkeep.after_answer();
+                    return answer;
+                }
                 // What was kept does not fit: with less of it the question may.
                 Err(Failed { error: InquiryError::Model(ModelError::ContextExceeded(_)), tally }) if may_shed => {
                     tracing::warn!("the conversation did not fit into the model's window");
-                    taken = taken.plus(&tally);
                     may_shed = false;
                     companion.shed(&name, 0);
+                    taken = taken.plus(&tally).plus(&upkeep.after_overflow(self.due).await);
                 }
                 Err(Failed { error: InquiryError::Late { text }, tally }) => {
                     let taken = taken.plus(&tally);
@@ -113,6 +124,16 @@ impl ModelQuestion<'_> {
         }
     }
 
+    fn upkeep(&self) -> Upkeep {
+        Upkeep {
+            workspace: Arc::clone(self.workspace),
+            chosen: self.chosen.clone(),
+            settings: Arc::clone(&self.question.settings),
+            transport: Arc::clone(self.transport),
+            spending: self.spending.clone(),
+        }
+    }
+
     /// Finds out what is to be told along with the question.
     async fn brief(&self, files: &Arc<WorkspaceFiles>, opened: &Opened) -> Result<Briefed, String> {
         let started = Instant::now();
@@ -128,8 +149,8 @@ impl ModelQuestion<'_> {
         };
         let (this, fork, question) = (briefer.clone(), opened.fork.clone(), self.question.text.clone());
         let briefing = tokio::task::spawn_blocking(move || this.brief(&fork, &question)).await;
-        let (briefing, observations) = briefing.map_err(|error| format!("looking at the files broke off: {error}"))?;
-        Ok(Briefed { briefing, observations, briefer, took: started.elapsed() })
+        let (briefing, until) = briefing.map_err(|error| format!("looking at the files broke off: {error}"))?;
+        Ok(Briefed { briefing, until, briefer, took: started.elapsed() })
     }
 
     async fn inquire(
@@ -183,7 +204,9 @@ impl ModelQuestion<'_> {
         let provenance = Provenance {
             question: self.question.text.as_str().into(),
             sources: rests_on(&fork, &sources, &briefed.briefing.sources, &checked),
-            observations: briefed.observations,
+            observations: briefed.until.observations,
+            notes: briefed.until.notes,
+            at: seconds(&self.spending.clock),
         };
         let companion = &self.workspace.companion;
         companion.learned(self.chosen, estimate, self.fill(&tally));
@@ -226,8 +249,8 @@ impl ModelQuestion<'_> {
 /// A question's briefing, and who watches over it.
 struct Briefed {
     briefing: Briefing,
-    /// Observations that are told by then.
-    observations: u64,
+    /// What is told by then.
+    until: Until,
     briefer: Briefer,
     took: Duration,
 }
@@ -255,9 +278,15 @@ fn rests_on(fork: &Fork, seen: &BTreeSet<Source>, told_along: &[Source], checked
         let sha256 = told.of(path)?.standing_text()?;
         Some(Source { path: (*path).into(), sha256: Arc::clone(sha256) })
     });
-    let looked_up = seen.iter().filter(|source| !told_along.contains(source)).cloned();
+    // Where a file changed while the answer was written, it was answered again from what it held then.
+    let newest = |source: &Source| {
+        let sha256 = told.of(&source.path).and_then(LastSaid::standing_text).unwrap_or(&source.sha256);
+        Source { path: Arc::clone(&source.path), sha256: Arc::clone(sha256) }
+    };
+    let looked_up = seen.iter().filter(|source| !told_along.contains(source)).map(newest);
     let sources: BTreeSet<Source> = named.chain(looked_up).collect();
-    if sources.is_empty() { told_along.to_vec() } else { sources.into_iter().collect() }
+    let sources = if sources.is_empty() { told_along.iter().map(newest).collect() } else { sources };
+    sources.into_iter().collect()
 }
 
 async fn check_citations(files: &Arc<WorkspaceFiles>, text: &str, seen: &BTreeSet<Source>) -> Result<Checked, String> {

@@ -1,8 +1,9 @@
 //! The documents that an epoch starts with, read whole. May block on the file system.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
@@ -38,11 +39,12 @@ pub(super) struct Preloaded {
     pub(super) skipped: Vec<String>,
 }
 
-/// Loads what the settings name, at most `most_bytes` in all.
+/// Loads what the settings name, at most `most_bytes` in all, without what a person had `forgotten`.
 pub(super) fn load(
     files: &WorkspaceFiles,
     settings: &Settings,
     most_bytes: usize,
+    forgotten: &BTreeSet<Arc<str>>,
     deadline: Instant,
     cancel: &CancellationToken,
 ) -> Preloaded {
@@ -59,6 +61,10 @@ pub(super) fn load(
     for path in paths {
         let shown = display_path(&path);
         let mut skip = |why: String| preloaded.skipped.push(format!("{shown}: {why}"));
+        if forgotten.contains(&*shown) {
+            skip("forgotten, until a session reads or edits it".to_owned());
+            continue;
+        }
         match files.read(&path, settings.passive_max_file_bytes) {
             Ok(file) if file.truncated => skip(format!(
                 "{} bytes are more than passive_max_file_bytes allows ({})",
@@ -89,7 +95,7 @@ fn opening(documents: &[(String, FileText)]) -> Opening {
     Opening {
         messages: vec![Message::user(prompts::documents(&texts)), Message::assistant(prompts::OPENING_NOTED)],
         said: documents.iter().map(|(path, file)| Said::shown(path.as_str(), file.sha256.as_str())).collect(),
-        observations: 0,
+        ..Opening::default()
     }
 }
 

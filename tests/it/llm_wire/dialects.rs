@@ -1,6 +1,6 @@
 //! What is learned of a server by its refusals.
 
-use lm_core::llm::{ModelError, ModelSettings, Provider, Timeouts, connect};
+use lm_core::llm::{Extras, ModelError, ModelSettings, Provider, Timeouts, connect};
 use lm_tests::{
     ModelServer,
     model_server::{Script, SeenRequest, Turn},
@@ -44,12 +44,36 @@ async fn a_server_without_stream_options_is_learned_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_refuses_both_names_is_asked_twice() {
-    let server = ModelServer::start(|_: &SeenRequest| {
-        Turn::status(400, "invalid_request_error", "max_tokens and max_completion_tokens are both unknown here")
+async fn d18_a_server_that_refuses_both_names_is_asked_without() {
+    let server = ModelServer::start(|request: &SeenRequest| {
+        let body = request.json();
+        match ["max_tokens", "max_completion_tokens"].into_iter().find(|name| body.get(name).is_some()) {
+            Some(name) => Turn::status(400, "invalid_request_error", &format!("{name} is unknown here")),
+            None => Turn::text("x"),
+        }
     });
-    assert!(matches!(ask(&*client(&server, Provider::OpenAi)).await.0, Err(ModelError::BadRequest(_))));
+    let client = client(&server, Provider::OpenAi);
+    for expected in [3, 4] {
+        assert!(ask(&*client).await.0.is_ok());
+        assert_eq!(server.requests().len(), expected, "learned once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d18_a_limit_that_is_too_high_is_left_out() {
+    let server = ModelServer::start(|request: &SeenRequest| match request.json().get("max_tokens") {
+        Some(_) => Turn::status(400, "invalid_request_error", "max_tokens is too large: 1000; at most 512"),
+        None => Turn::text("x"),
+    });
+    assert!(ask(&*client(&server, Provider::OpenAi)).await.0.is_ok());
     assert_eq!(server.requests().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_learned_from_is_told_after_one_request() {
+    let server = ModelServer::start(Script::new([Turn::status(400, "invalid_request_error", "no")]));
+    assert!(matches!(ask(&*client(&server, Provider::OpenAi)).await.0, Err(ModelError::BadRequest(_))));
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,6 +84,7 @@ async fn a_retired_model_is_named_with_its_successor() {
         base_url: Some(server.url()),
         api_key: None,
         model: Some("deepseek-chat".to_owned()),
+        extras: Extras::default(),
     };
     let client = connect(&settings, &transport(Timeouts::default())).unwrap();
     let error = ask(&*client).await.0.unwrap_err().to_string();
@@ -68,7 +93,13 @@ async fn a_retired_model_is_named_with_its_successor() {
 
 #[test]
 fn a_provider_that_wants_a_key_is_not_asked_without() {
-    let keyless = ModelSettings { provider: Provider::Anthropic, base_url: None, api_key: None, model: None };
+    let keyless = ModelSettings {
+        provider: Provider::Anthropic,
+        base_url: None,
+        api_key: None,
+        model: None,
+        extras: Extras::default(),
+    };
     let error = connect(&keyless, &transport(Timeouts::default())).unwrap_err().to_string();
     assert!(error.contains("API key") && error.contains("lm-shim setup"), "{error}");
 }
@@ -76,7 +107,8 @@ fn a_provider_that_wants_a_key_is_not_asked_without() {
 #[test]
 fn a_server_of_ones_own_needs_the_name_of_a_model() {
     let base_url = Some("http://localhost:11434/v1".to_owned());
-    let settings = ModelSettings { provider: Provider::OpenAi, base_url, api_key: None, model: None };
+    let settings =
+        ModelSettings { provider: Provider::OpenAi, base_url, api_key: None, model: None, extras: Extras::default() };
     let error = connect(&settings, &transport(Timeouts::default())).unwrap_err().to_string();
     assert!(error.contains("LIVE_MEMORY_MODEL"), "{error}");
     assert_eq!(Provider::OpenAi.default_model(Some("https://api.deepseek.com")), Some("deepseek-flash"));

@@ -5,16 +5,18 @@ mod answers;
 mod broken_answers;
 mod conversations;
 mod dialects;
+mod extras;
 mod fake_server;
+mod openai_quirks;
 mod refusals;
 
 use std::{sync::Arc, time::Duration};
 
 use lm_core::{
-    conversation::Message,
+    conversation::{Block, Message, Role},
     llm::{
-        ApiKey, Breakpoint, CallControl, Completion, ModelClient, ModelError, ModelEvent, ModelRequest, ModelSettings,
-        Provider, Purpose, Timeouts, ToolSpec, Transport, connect,
+        ApiKey, Breakpoint, CallControl, Completion, Extras, ModelClient, ModelError, ModelEvent, ModelRequest,
+        ModelSettings, Provider, Purpose, Timeouts, ToolSpec, Transport, connect,
     },
 };
 use lm_tests::{
@@ -37,6 +39,7 @@ fn client_at(url: &str, provider: Provider, transport: &Arc<Transport>) -> Arc<d
         base_url: Some(url.to_owned()),
         api_key: ApiKey::new(CANARY).ok(),
         model: provider.default_model(None).map(str::to_owned),
+        extras: Extras::default(),
     };
     connect(&settings, transport).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -129,6 +132,20 @@ async fn succeeds_after(turns: impl Fn() -> Vec<Turn>, requests: usize) {
         assert_eq!(result.unwrap_or_else(|error| panic!("{error}")).text(), "in the end");
         assert_eq!((server.requests().len(), heard.retries.len(), heard.started), (requests, requests - 1, 1));
     }
+}
+
+/// A question, the calls that it was answered with, and what they gave.
+fn with_results(completion: &Completion) -> Vec<Message> {
+    let result = |block: &Block| match block {
+        Block::ToolUse { id, .. } => Some(Block::ToolResult { id: Arc::clone(id), text: "a".into(), is_error: false }),
+        _ => None,
+    };
+    let results = completion.blocks.iter().filter_map(result).collect();
+    vec![
+        Message::user("Where?"),
+        Message { role: Role::Assistant, blocks: completion.blocks.clone() },
+        Message { role: Role::User, blocks: results },
+    ]
 }
 
 fn kind(error: &ModelError) -> String {

@@ -124,7 +124,7 @@ fn every_tool_is_offered_in_the_same_bytes_each_time() {
     place.ask("Which host?");
     let requests = server.requests();
     let names: Vec<_> = requests[0].tools.iter().map(|tool| tool.json()["name"].clone()).collect();
-    assert_eq!(names, ["Read", "Grep", "Glob", "find_paths", "get_changed_files", "git_search"]);
+    assert_eq!(names, ["Read", "Grep", "Glob", "find_paths", "get_changed_files", "git_search", "recall"]);
     for request in &requests {
         let bytes = |request: &lm_tests::model_server::SeenRequest| {
             request.tools.iter().map(|tool| tool.raw.clone()).collect::<Vec<_>>()

@@ -1,5 +1,7 @@
 //! What `git` changes under a conversation: branches, stashes, rebases. Skipped without the program.
 
+#![expect(clippy::print_stderr, reason = "what is skipped is said")]
+
 use std::process::Command;
 
 use lm_tests::{

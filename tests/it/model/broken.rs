@@ -45,15 +45,17 @@ fn calls_of_every_broken_kind_are_told_what_is_wrong() {
 fn a_call_printed_as_text_is_no_answer() {
     let place = Place::with(&[SERVER]);
     let printed = "<tool_call>\n{\"name\": \"Read\", \"arguments\": {\"file_path\": \"src/server.rs\"}}\n</tool_call>";
-    let server = ModelServer::start(Script::new([
-        Turn::text(printed),
-        Turn::calls([("Read", json!({ "file_path": "src/server.rs" }))]),
-        Turn::text("8080 (src/server.rs:3)."),
-    ]));
+    let server = ModelServer::start(Script::new([Turn::text(printed), Turn::text("8080 (src/server.rs:3).")]));
     place.choose(&server, BOTH[1], json!({}));
     assert_eq!(text(&place.ask("Which port?")), "8080 (src/server.rs:3).\n");
-    server.set_model(Script::new([Turn::text(printed), Turn::text(printed)]));
-    assert_fallback(&place.ask("Which port now?"), "without an answer");
+    let result = server.requests()[1].messages.last().unwrap().pieces[0].json();
+    assert!(result["role"] == "tool" && result["content"].as_str().unwrap().contains("the_default_port"), "{result}");
+    // What is no more than recognised is sent back once.
+    let broken = "<tool_call>\n{\"name\": \"Read\", \"argu";
+    server.set_model(Script::new([Turn::text(broken), Turn::text("8080 again (src/server.rs:3).")]));
+    assert_eq!(text(&place.ask("Which port now?")), "8080 again (src/server.rs:3).\n");
+    server.set_model(Script::new([Turn::text(broken), Turn::text(broken)]));
+    assert_fallback(&place.ask("Which port then?"), "without an answer");
 }
 
 #[test]

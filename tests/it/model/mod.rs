@@ -4,6 +4,7 @@ mod answers;
 mod branches;
 mod broken;
 mod budget;
+mod compaction;
 mod conversation;
 mod fresh;
 mod kept;
@@ -12,6 +13,7 @@ mod limits;
 mod machine;
 mod preloaded;
 mod privacy;
+mod recall;
 mod together;
 
 use std::{

@@ -5,7 +5,8 @@
 //! log (model, tools, system) does not change at all. Requests of one log are recognised by the
 //! header `x-live-memory-conversation`, or without it by what stands above: then a new log begins
 //! whenever that changes. A new question may fork from an earlier point, as one that was asked in
-//! parallel does, but not from further back than [`MAX_STALE`] questions.
+//! parallel does, but not from further back than [`MAX_STALE`] questions. A request whose purpose is a
+//! summary is a log of its own; one that names a conversation continues it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,12 +40,12 @@ impl Logs {
         let above: Vec<String> = std::iter::once(request.model.clone())
             .chain(request.tools.iter().chain(&request.system).map(|piece| piece.raw.clone()))
             .collect();
-        let name = request.header("x-live-memory-conversation").map_or_else(|| above.join("\n"), str::to_owned);
-        let said: Vec<String> = request
-            .messages
-            .iter()
-            .flat_map(|message| message.pieces.iter().map(|piece| format!("{}: {}", message.role, piece.raw)))
-            .collect();
+        let name = match request.header("x-live-memory-purpose") {
+            // What it adds to a conversation is not kept there, and it may stand by itself.
+            Some("summary") => return self.check_summary(request, above),
+            _ => request.header("x-live-memory-conversation").map_or_else(|| above.join("\n"), str::to_owned),
+        };
+        let said = said(request);
         let log = self.0.entry(name).or_default();
         let mut wrong = Vec::new();
         if log.requests.is_empty() {
@@ -61,6 +62,36 @@ impl Logs {
         log.requests.push(said);
         wrong
     }
+}
+
+impl Logs {
+    /// A summary is a log of its own; where it names a conversation it continues it.
+    fn check_summary(&self, request: &SeenRequest, above: Vec<String>) -> Vec<String> {
+        let Some(name) = request.header("x-live-memory-conversation") else { return Vec::new() };
+        let Some(log) = self.0.get(name) else {
+            return vec!["a summary of a conversation that was never sent".to_owned()];
+        };
+        let mut wrong = Vec::new();
+        if log.above != above {
+            wrong.push(format!("a summary changes what stands above its log: {}", difference(&log.above, &above)));
+        }
+        let said = said(request);
+        if !log.requests.iter().any(|earlier| said.starts_with(earlier)) {
+            let closest = log.requests.iter().max_by_key(|earlier| common(earlier, &said));
+            let difference = closest.map(|closest| difference(closest, &said)).unwrap_or_default();
+            wrong.push(format!("a summary does not continue its conversation: {difference}"));
+        }
+        wrong
+    }
+}
+
+/// What the turns of a request say, block by block.
+fn said(request: &SeenRequest) -> Vec<String> {
+    request
+        .messages
+        .iter()
+        .flat_map(|message| message.pieces.iter().map(|piece| format!("{}: {}", message.role, piece.raw)))
+        .collect()
 }
 
 impl Log {

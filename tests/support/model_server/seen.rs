@@ -90,6 +90,12 @@ impl SeenRequest {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    /// Whether it asks for a summary of what leaves the prompt.
+    #[must_use]
+    pub fn is_summary(&self) -> bool {
+        self.header("x-live-memory-purpose") == Some("summary")
+    }
+
     /// The body, parsed.
     #[must_use]
     pub fn json(&self) -> Value {

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use self::answer::AnthropicDecoder;
 pub(super) use self::request::body;
 use super::{
-    ApiKey, CallControl, Completion, ModelClient, ModelError, ModelRequest, ModelSettings, Provider, Transport,
+    ApiKey, CallControl, Completion, Extras, ModelClient, ModelError, ModelRequest, ModelSettings, Provider, Transport,
     client::{BoxFuture, EventSink},
     http::{Call, Server},
     url::BaseUrl,
@@ -38,6 +38,7 @@ pub(super) struct AnthropicClient {
     base: BaseUrl,
     key: Option<ApiKey>,
     model: String,
+    extras: Extras,
     transport: Arc<Transport>,
     server: Arc<Server>,
 }
@@ -52,7 +53,7 @@ impl AnthropicClient {
     pub(super) fn new(settings: &ModelSettings, model: String, transport: &Arc<Transport>) -> Result<Self, ModelError> {
         let provider = Provider::Anthropic;
         let base = BaseUrl::parse(settings.base_url.as_deref().unwrap_or(provider.default_base_url()), provider)?;
-        if settings.api_key.is_none() && base.host() == VENDOR_HOST {
+        if settings.api_key.is_none() && base.host() == VENDOR_HOST && !settings.extras.hold_credential() {
             return Err(ModelError::Invalid(
                 "provider anthropic needs an API key; give one with `lm-shim setup`, LIVE_MEMORY_API_KEY or \
                  ANTHROPIC_API_KEY (a Claude subscription is no API key)"
@@ -60,7 +61,8 @@ impl AnthropicClient {
             ));
         }
         let server = transport.server(base.as_str(), settings.api_key.as_ref());
-        Ok(Self { base, key: settings.api_key.clone(), model, transport: Arc::clone(transport), server })
+        let (key, extras) = (settings.api_key.clone(), settings.extras.clone());
+        Ok(Self { base, key, model, extras, transport: Arc::clone(transport), server })
     }
 
     fn headers(&self, request: Option<&ModelRequest<'_>>) -> HeaderMap {
@@ -78,6 +80,7 @@ impl AnthropicClient {
             super::http::insert_secret(&mut headers, name, &value);
         }
         super::http::insert_labels(&mut headers, request);
+        self.extras.apply(&mut headers);
         headers
     }
 
@@ -97,6 +100,7 @@ impl AnthropicClient {
             headers: self.headers(request),
             body,
             key: self.key.as_ref(),
+            extras: &self.extras,
             control,
         }
     }

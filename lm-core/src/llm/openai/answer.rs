@@ -6,7 +6,7 @@ use reqwest::header::HeaderMap;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::Thought;
+use super::{Thought, printed_thoughts::SpokenText};
 use crate::{
     conversation::Block,
     llm::{
@@ -36,14 +36,21 @@ struct Chunk {
 
 #[derive(Deserialize)]
 struct Choice {
-    #[serde(alias = "message")]
+    /// In a stream.
     delta: Option<Delta>,
+    /// In one piece.
+    message: Option<Delta>,
+    #[serde(default, deserialize_with = "lenient")]
     finish_reason: Option<String>,
+    /// Where some servers report it.
+    #[serde(default, deserialize_with = "lenient")]
+    usage: Option<WireUsage>,
+    error: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct Delta {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     content: Option<Content>,
     #[serde(default, deserialize_with = "lenient")]
     reasoning_content: Option<String>,
@@ -53,6 +60,9 @@ struct Delta {
     refusal: Option<String>,
     #[serde(default)]
     tool_calls: Option<Vec<Fragment>>,
+    /// What `tool_calls` was called before there could be several.
+    #[serde(default, deserialize_with = "lenient")]
+    function_call: Option<FunctionFragment>,
 }
 
 #[derive(Deserialize)]
@@ -62,10 +72,11 @@ enum Content {
     Parts(Vec<TextPart>),
 }
 
+/// A part without text, such as a thought, says nothing.
 #[derive(Deserialize)]
 struct TextPart {
-    #[serde(default)]
-    text: String,
+    #[serde(default, deserialize_with = "lenient")]
+    text: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -77,7 +88,7 @@ struct Fragment {
     function: Option<FunctionFragment>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct FunctionFragment {
     #[serde(default, deserialize_with = "lenient")]
     name: Option<String>,
@@ -91,10 +102,14 @@ struct WireUsage {
     prompt_tokens: Option<u64>,
     #[serde(default, deserialize_with = "count")]
     completion_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient")]
     prompt_tokens_details: Option<PromptDetails>,
     /// DeepSeek's own name.
     #[serde(default, deserialize_with = "count")]
     prompt_cache_hit_tokens: Option<u64>,
+    /// Dollars, where a reseller says what it charges.
+    #[serde(default, deserialize_with = "lenient")]
+    cost: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -130,9 +145,16 @@ struct OpenCall {
     arguments: String,
 }
 
+impl OpenCall {
+    /// Whether its arguments are a document that nothing can be added to.
+    fn is_whole(&self) -> bool {
+        serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
+    }
+}
+
 pub(super) struct OpenAiDecoder {
     model: Arc<str>,
-    text: String,
+    text: SpokenText,
     reasoning_content: String,
     reasoning: String,
     calls: Vec<OpenCall>,
@@ -145,7 +167,7 @@ impl OpenAiDecoder {
     pub(super) fn new(model: &str) -> Self {
         Self {
             model: model.into(),
-            text: String::new(),
+            text: SpokenText::default(),
             reasoning_content: String::new(),
             reasoning: String::new(),
             calls: Vec::new(),
@@ -167,15 +189,27 @@ impl OpenAiDecoder {
                 )));
             }
         };
-        if let Some(usage) = chunk.usage {
-            self.completion.usage.raise(&usage.into());
-        }
         if self.completion.request_id.is_none() {
             self.completion.request_id = chunk.id;
         }
-        // Only one choice is ever asked for.
-        let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(()) };
-        if let Some(delta) = choice.delta {
+        // Only one choice is ever asked for; the chunk that reports the usage may have none.
+        let choice = chunk.choices.into_iter().flatten().next();
+        let (choice, usage) = match choice {
+            Some(mut choice) => {
+                let usage = choice.usage.take();
+                (Some(choice), chunk.usage.or(usage))
+            }
+            None => (None, chunk.usage),
+        };
+        if let Some(usage) = usage {
+            self.completion.charged_usd = usage.cost.or(self.completion.charged_usd);
+            self.completion.usage.raise(&usage.into());
+        }
+        let Some(choice) = choice else { return Ok(()) };
+        if let Some(error) = choice.error.filter(|error| !error.is_null()) {
+            return Err(Fault::Reported(serde_json::json!({ "error": error }).to_string()));
+        }
+        if let Some(delta) = choice.delta.or(choice.message) {
             self.delta(delta, emit);
         }
         if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
@@ -190,13 +224,13 @@ impl OpenAiDecoder {
     fn delta(&mut self, delta: Delta, emit: &mut EventSink<'_>) {
         let content = match delta.content {
             Some(Content::Text(text)) => text,
-            Some(Content::Parts(parts)) => parts.into_iter().map(|part| part.text).collect(),
+            Some(Content::Parts(parts)) => parts.into_iter().filter_map(|part| part.text).collect(),
             None => String::new(),
         };
         for text in [content, delta.refusal.unwrap_or_default()] {
-            if !text.is_empty() {
-                emit(ModelEvent::Text(&text));
-                self.text.push_str(&text);
+            let said = self.text.push(&text);
+            if !said.is_empty() {
+                emit(ModelEvent::Text(said));
             }
         }
         self.reasoning_content.push_str(&delta.reasoning_content.unwrap_or_default());
@@ -204,18 +238,24 @@ impl OpenAiDecoder {
         for fragment in delta.tool_calls.into_iter().flatten() {
             self.fragment(fragment);
         }
+        if let Some(function) = delta.function_call {
+            self.fragment(Fragment { index: Some(0), id: None, function: Some(function) });
+        }
     }
 
-    /// Adds a fragment to the call it belongs to: by index, unless another id shows that the server
-    /// gives all its calls the same one; without either, to the last.
+    /// Adds a fragment to the call it belongs to: by index, unless another id, or a name where the call has
+    /// all its arguments, shows that the server gives all its calls the same one; without either, to the last.
     fn fragment(&mut self, fragment: Fragment) {
         let id = fragment.id.filter(|id| !id.is_empty());
-        let function = fragment.function.unwrap_or(FunctionFragment { name: None, arguments: None });
+        let function = fragment.function.unwrap_or_default();
         let name = function.name.unwrap_or_default();
         let position = match (fragment.index, &id) {
             (Some(index), id) => self.calls.iter().rposition(|call| {
-                call.index == Some(index)
-                    && id.as_ref().is_none_or(|id| call.id.as_ref().is_none_or(|known| known == id))
+                let is_same = match (id, &call.id) {
+                    (Some(id), Some(known)) => id == known,
+                    _ => name.is_empty() || !call.is_whole(),
+                };
+                call.index == Some(index) && is_same
             }),
             (None, Some(id)) => self.calls.iter().position(|call| call.id.as_ref() == Some(id)),
             // A name begins a call.
@@ -245,9 +285,13 @@ fn reports_error(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Probe {
         error: Option<Value>,
+        #[serde(default, deserialize_with = "lenient")]
+        object: Option<String>,
     }
     text.contains("\"error\"")
-        && serde_json::from_str::<Probe>(text).is_ok_and(|probe| probe.error.is_some_and(|error| !error.is_null()))
+        && serde_json::from_str::<Probe>(text).is_ok_and(|probe| {
+            probe.error.is_some_and(|error| !error.is_null()) || probe.object.as_deref() == Some("error")
+        })
 }
 
 impl Decoder for OpenAiDecoder {
@@ -260,6 +304,9 @@ impl Decoder for OpenAiDecoder {
         if data == "[DONE]" {
             self.done = true;
             return Ok(true);
+        }
+        if event.name == "error" {
+            return Err(Fault::Reported(data.to_owned()));
         }
         if !data.is_empty() {
             self.take(data, emit)?;
@@ -288,13 +335,14 @@ impl Decoder for OpenAiDecoder {
             let raw = serde_json::to_string(&thought).map_err(|error| Fault::Malformed(error.to_string()))?;
             completion.blocks.push(Block::Reasoning { model: Arc::clone(&self.model), raw: raw.into() });
         }
-        if let Some(text) = some(&mut self.text) {
+        let text = self.text.finish();
+        if !text.is_empty() {
             completion.blocks.push(Block::Text { text: text.into() });
         }
-        for (number, call) in self.calls.drain(..).enumerate() {
-            let id = call.id.unwrap_or_else(|| format!("call_{number}"));
-            // Complete only now: the format does not say earlier when a call ends.
-            completion.call(id.into(), call.name.into(), call.arguments, &mut |_| {});
+        for call in self.calls.drain(..) {
+            // Without an id it gets one of ours. Complete only now: the format does not say earlier when a
+            // call ends.
+            completion.call(call.id.unwrap_or_default().into(), call.name.into(), call.arguments, &mut |_| {});
         }
         completion.stop = match self.finish_reason.as_deref() {
             Some("stop") | None => Stop::EndTurn,

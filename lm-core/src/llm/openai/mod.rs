@@ -5,6 +5,7 @@
 //! request is sent again once without it.
 
 mod answer;
+mod printed_thoughts;
 mod request;
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use self::answer::OpenAiDecoder;
 pub(super) use self::request::{Dialect, body};
 use super::{
-    ApiKey, CallControl, Completion, ModelClient, ModelError, ModelRequest, ModelSettings, Provider, Transport,
+    ApiKey, CallControl, Completion, Extras, ModelClient, ModelError, ModelRequest, ModelSettings, Provider, Transport,
     client::{BoxFuture, EventSink},
     http::{Call, Server},
     url::BaseUrl,
@@ -26,17 +27,27 @@ use super::{
 
 /// The server wants the other name of the length limit than the one it is given by default.
 const OTHER_LENGTH_FIELD: &str = "length limit has its other name";
+/// The server takes no length limit, or none that high.
+const NO_LENGTH_FIELD: &str = "length limit refused";
 /// The server does not know `stream_options`.
 const NO_STREAM_OPTIONS: &str = "stream_options refused";
+/// The server does not know `prompt_cache_key`.
+const NO_CACHE_KEY: &str = "prompt_cache_key refused";
+/// The server does not know `thinking`.
+const NO_THINKING_FIELD: &str = "thinking refused";
+/// The server wants what was thought before a call given back with it.
+const THOUGHTS_REQUIRED: &str = "reasoning_content required";
 
 const VENDOR_HOST: &str = "api.openai.com";
 const DEEPSEEK_HOST: &str = "api.deepseek.com";
+const OPENROUTER_HOST: &str = "openrouter.ai";
 
 /// A model behind chat completions.
 pub(super) struct OpenAiClient {
     base: BaseUrl,
     key: Option<ApiKey>,
     model: String,
+    extras: Extras,
     transport: Arc<Transport>,
     server: Arc<Server>,
 }
@@ -51,7 +62,7 @@ impl OpenAiClient {
     pub(super) fn new(settings: &ModelSettings, model: String, transport: &Arc<Transport>) -> Result<Self, ModelError> {
         let provider = Provider::OpenAi;
         let base = BaseUrl::parse(settings.base_url.as_deref().unwrap_or(provider.default_base_url()), provider)?;
-        if settings.api_key.is_none() && base.host() == VENDOR_HOST {
+        if settings.api_key.is_none() && base.host() == VENDOR_HOST && !settings.extras.hold_credential() {
             return Err(ModelError::Invalid(
                 "provider openai needs an API key; give one with `lm-shim setup`, LIVE_MEMORY_API_KEY or \
                  OPENAI_API_KEY, or point LIVE_MEMORY_BASE_URL at a server that needs none"
@@ -59,7 +70,8 @@ impl OpenAiClient {
             ));
         }
         let server = transport.server(base.as_str(), settings.api_key.as_ref());
-        Ok(Self { base, key: settings.api_key.clone(), model, transport: Arc::clone(transport), server })
+        let (key, extras) = (settings.api_key.clone(), settings.extras.clone());
+        Ok(Self { base, key, model, extras, transport: Arc::clone(transport), server })
     }
 
     fn call<'a>(
@@ -75,36 +87,53 @@ impl OpenAiClient {
             super::http::insert_secret(&mut headers, AUTHORIZATION, &format!("Bearer {}", key.expose()));
         }
         super::http::insert_labels(&mut headers, request);
+        self.extras.apply(&mut headers);
         let (provider, server, key) = (Provider::OpenAi, &*self.server, self.key.as_ref());
-        Call { provider, server, method, url, headers, body, key, control }
+        Call { provider, server, method, url, headers, body, key, extras: &self.extras, control }
     }
 
-    /// The quirk under which the other name of the length limit is remembered: servers decide it by
-    /// model.
-    fn length_quirk(&self) -> String {
-        format!("{OTHER_LENGTH_FIELD}: {}", self.model)
+    /// A quirk as it is remembered: servers decide these by model.
+    fn of_model(&self, quirk: &str) -> String {
+        format!("{quirk}: {}", self.model)
     }
 
     /// What this server is taken to understand.
     fn dialect(&self) -> Dialect {
         let vendor = self.base.host() == VENDOR_HOST;
+        let reseller = self.base.host() == OPENROUTER_HOST;
+        let learned = |quirk| self.server.has(&self.of_model(quirk));
         Dialect {
-            completion_tokens_field: vendor != self.server.has(&self.length_quirk()),
-            stream_options: !self.server.has(NO_STREAM_OPTIONS),
-            cache_key: vendor,
-            thinking_off: self.base.host() == DEEPSEEK_HOST,
+            completion_tokens_field: vendor != learned(OTHER_LENGTH_FIELD),
+            no_length: learned(NO_LENGTH_FIELD),
+            no_stream_options: self.server.has(NO_STREAM_OPTIONS),
+            cache_key: vendor && !self.server.has(NO_CACHE_KEY),
+            thinking_off: self.base.host() == DEEPSEEK_HOST && !learned(NO_THINKING_FIELD),
+            thoughts_required: learned(THOUGHTS_REQUIRED),
+            ask_cost: reseller,
+            cache_marks: reseller && self.model.contains("claude"),
         }
     }
 
     /// Learns from a refusal of what was said in a dialect; false if there is nothing to learn.
     fn learn(&self, used: Dialect, detail: &str) -> bool {
         let detail = detail.to_lowercase();
+        let says = |words: &[&str]| words.iter().any(|word| detail.contains(word));
         // Advice to use the other name holds both.
         let length_field = if used.completion_tokens_field { "max_completion_tokens" } else { "max_tokens" };
-        if detail.contains(length_field) && !detail.contains("context") {
-            self.server.learn(&self.length_quirk());
-        } else if detail.contains("stream_options") || detail.contains("include_usage") {
+        if says(&["reasoning_content"]) {
+            self.server.learn(&self.of_model(THOUGHTS_REQUIRED));
+        } else if says(&[length_field]) && !says(&["context"]) {
+            let is_value = says(&["too large", "at most", "less than", "exceed", "maximum value"]);
+            let was_other = used.completion_tokens_field != (self.base.host() == VENDOR_HOST);
+            // A name that was learned and is refused as well: this server takes neither.
+            let quirk = if is_value || was_other { NO_LENGTH_FIELD } else { OTHER_LENGTH_FIELD };
+            self.server.learn(&self.of_model(quirk));
+        } else if says(&["stream_options", "include_usage"]) {
             self.server.learn(NO_STREAM_OPTIONS);
+        } else if says(&["prompt_cache_key"]) {
+            self.server.learn(NO_CACHE_KEY);
+        } else if says(&["thinking"]) {
+            self.server.learn(&self.of_model(NO_THINKING_FIELD));
         }
         // Another request may have learned it in the meantime.
         self.dialect() != used
@@ -119,7 +148,7 @@ impl OpenAiClient {
         request.validate()?;
         loop {
             let dialect = self.dialect();
-            let body = body(&request, &self.model, dialect)?;
+            let body = body(&request, &self.model, dialect, &self.extras)?;
             let call = self.call(Method::POST, self.base.completion(), Some(&request), body, control);
             match self.transport.complete(&call, || OpenAiDecoder::new(&self.model), events).await {
                 Err(ModelError::BadRequest(reply)) if self.learn(dialect, &reply.detail) => {}

@@ -2,14 +2,16 @@
 //!
 //! The *journal* of an epoch is the truth: its header, then each exchange, appended and durable before
 //! an answer is acknowledged (`journal`, `record`). Beside it lies a *snapshot* of whatever else is
-//! known (`snapshot`), and of both the generation before. What cannot be used is never written over:
-//! it goes to the `quarantine` and is reported. The `fence` keeps a daemon that is being replaced
-//! from writing over its successor. Opening never fails; a store that cannot write keeps what it was
-//! given in memory, says why at each write, and writes all of it when it can.
+//! known (`snapshot`), and of both the generation before. What left the window is appended to an archive
+//! (`archive_file`). What cannot be used is never written over: it goes to the `quarantine` and is
+//! reported. The `fence` keeps a daemon that is being replaced from writing over its successor. Opening
+//! never fails; a store that cannot write keeps what it was given in memory, says why at each write, and
+//! writes all of it when it can.
 //!
 //! Everything blocks, so that it is called from threads that may. Not allowed here: deciding what is
 //! worth keeping, knowing what a snapshot holds, files outside its own directory.
 
+mod archive_file;
 mod disk;
 mod error;
 mod fence;
@@ -63,6 +65,8 @@ pub struct Store {
     journal: Option<JournalFile>,
     /// Whether the snapshot in place is one that could be read or was written here.
     has_snapshot: bool,
+    /// Whether the archive is to be written anew, since something in it cannot be read.
+    archive_is_ragged: bool,
     set_aside: Vec<SetAside>,
 }
 

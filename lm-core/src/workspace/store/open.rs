@@ -34,6 +34,7 @@ impl Store {
             is_known: false,
             journal: None,
             has_snapshot: false,
+            archive_is_ragged: false,
             set_aside: Vec::new(),
         };
         // Nothing is looked for behind a link.

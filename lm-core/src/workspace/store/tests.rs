@@ -1,5 +1,6 @@
 //! A memory that is kept, found again, replaced and erased.
 
+mod archived;
 mod crash;
 mod damage;
 mod failures;
@@ -85,6 +86,7 @@ fn opening() -> Opening {
         messages: vec![Message::user("What do you know?"), Message::assistant("All that.")],
         said: vec![Said::shown("README.md", "00")],
         observations: 3,
+        ..Opening::default()
     }
 }
 
@@ -107,6 +109,8 @@ fn exchange(number: usize) -> Exchange {
         said: vec![Said::notice("src/a.rs", Standing::Gone), Said::shown("src/b.rs", "11")],
         question: format!("question {number}").into(),
         observations: number as u64,
+        notes: 0,
+        at: 0,
     }
 }
 
@@ -363,7 +367,17 @@ fn any_exchange() -> impl Strategy<Value = Exchange> {
             let said = sources.iter().map(|source| Said::shown(Arc::clone(&source.path), Arc::clone(&source.sha256)));
             let said = said.collect();
             let question = messages.iter().map(|message: &Message| format!("{message:?}")).collect::<String>().into();
-            Exchange { messages, form, dropped_blocks, sources, said, question, observations: dropped_blocks as u64 }
+            Exchange {
+                messages,
+                form,
+                dropped_blocks,
+                sources,
+                said,
+                question,
+                observations: dropped_blocks as u64,
+                notes: 2,
+                at: 3,
+            }
         },
     )
 }
