@@ -48,7 +48,7 @@ class Session:
         self,
         client: Path,
         sandbox: Path,
-        plugin: Path,
+        plugin: Path | None,
         workspace: Path,
         script: list[Reply] | ScriptedModel,
         *,
@@ -63,8 +63,10 @@ class Session:
         self._results: queue.SimpleQueue[Json | None] = queue.SimpleQueue()
         self._command = [
             str(client), "--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json",
-            "--debug-file", str(self._debug_log), "--plugin-dir", str(plugin),
+            "--debug-file", str(self._debug_log),
         ]  # fmt: skip
+        if plugin:
+            self._command += ["--plugin-dir", str(plugin)]
         # The whole server is allowed, as a user would do it.
         allowed = [*([TOOL.rpartition("__")[0]] if permission else []), *tools]
         if allowed:

@@ -20,12 +20,14 @@ def main() -> None:
 
     if options.lane == "claude":
         import claude_commands
+        import claude_install
         import claude_learning
         import claude_scenarios
+        import claude_trouble
         from surroundings import Surroundings
 
         surroundings = Surroundings(options.client, options.sandbox, options.plugin, options.clone)
-        listed = claude_scenarios.SCENARIOS + claude_learning.SCENARIOS + claude_commands.SCENARIOS
+        listed = claude_scenarios.SCENARIOS + claude_learning.SCENARIOS + claude_commands.SCENARIOS + claude_trouble.SCENARIOS + claude_install.SCENARIOS
     else:
         import sdk_scenarios
 
