@@ -104,10 +104,21 @@ struct Changed {
     answers: Vec<Arc<str>>,
 }
 
+impl Changed {
+    /// What telling it says of files: of a renamed one also what its new name holds.
+    fn said(&self) -> impl Iterator<Item = Said> {
+        let there = match &self.what {
+            Became::Renamed { to, sha256 } => Some(Said::notice(to.as_str(), Standing::Text(Arc::clone(sha256)))),
+            _ => None,
+        };
+        [Said::notice(Arc::clone(&self.path), self.standing.clone())].into_iter().chain(there)
+    }
+}
+
 enum Became {
     Edited { before: Option<Arc<str>>, after: String },
     Gone,
-    Renamed(String),
+    Renamed { to: String, sha256: Arc<str> },
     Back,
     Unreadable(String),
     Stale,
@@ -153,7 +164,7 @@ impl Briefer {
         Some(News {
             text,
             // One that was only counted is told of the next time.
-            said: named().map(|(change, _)| Said::notice(Arc::clone(&change.path), change.standing.clone())).collect(),
+            said: named().flat_map(|(change, _)| change.said()).collect(),
             paths: named().map(|(change, _)| change.path.to_string()).collect(),
         })
     }
@@ -225,7 +236,10 @@ impl Briefer {
             }
             Some(Finding::Gone { now_at }) => {
                 renew(&Standing::Gone, None, true);
-                (Standing::Gone, Some(now_at.map_or(Became::Gone, Became::Renamed)))
+                (
+                    Standing::Gone,
+                    Some(now_at.map_or(Became::Gone, |to| Became::Renamed { to, sha256: Arc::clone(sha256) })),
+                )
             }
             Some(Finding::Unreadable { why, withheld }) => {
                 if withheld {
@@ -311,7 +325,7 @@ impl Became {
         match self {
             Self::Edited { before, after } => What::Edited { before: before.as_deref(), after },
             Self::Gone => What::Gone,
-            Self::Renamed(to) => What::Renamed { to },
+            Self::Renamed { to, .. } => What::Renamed { to },
             Self::Back => What::Back,
             Self::Unreadable(why) => What::Unreadable { why },
             Self::Stale => What::Stale,

@@ -256,10 +256,11 @@ impl Machine {
     /// Leaves the beginning of a record that was being appended.
     fn tear_journal(&mut self) {
         let workspaces = self.place.sandbox.data().workspaces();
-        // Nothing was asked yet.
-        let files = if workspaces.is_dir() { files_below(&workspaces) } else { Vec::new() };
-        let is_journal = |path: &&PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("journal-");
-        let journal = files.iter().find(is_journal);
+        if !workspaces.exists() {
+            return;
+        }
+        let journals = files_below(&workspaces);
+        let journal = journals.iter().find(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
         let Some(journal) = journal else { return };
         let bytes = fs::read(journal).unwrap();
         let last = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
