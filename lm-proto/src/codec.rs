@@ -130,6 +130,13 @@ mod tests {
             Request::Empty { cwd: "/w".into(), everywhere: true, environment: vec![] },
             Request::Reset { cwd: "/w".into(), environment: vec![] },
             Request::Pause { cwd: "/w".into(), paused: true, environment: vec![] },
+            Request::Remember { cwd: "/w".into(), text: "t".into(), environment: vec![] },
+            Request::Forget { cwd: "/w".into(), pattern: "p".into(), confirmed: true, environment: vec![] },
+            Request::Pin { cwd: "/w".into(), pattern: "p".into(), pinned: true, environment: vec![] },
+            Request::Ledger { cwd: "/w".into(), environment: vec![] },
+            Request::History { cwd: "/w".into(), limit: 300, environment: vec![] },
+            Request::Export { cwd: "/w".into(), environment: vec![] },
+            Request::Import { cwd: "/w".into(), lines: "l".into(), environment: vec![] },
         ];
         let requests = requests.into_iter().chain(observed).chain(memory);
         let mut messages: Vec<_> = requests.map(|request| ClientMessage::Request { id: 1, request }).collect();
@@ -176,6 +183,13 @@ mod tests {
                 "00000008000108022f770100",
                 "00000007000109022f7700",
                 "0000000800010a022f770100",
+                "0000000900010b022f77017400",
+                "0000000a00010c022f7701700100",
+                "0000000a00010d022f7701700100",
+                "0000000700010e022f7700",
+                "0000000900010f022f77ac0200",
+                "00000007000110022f7700",
+                "00000009000111022f77016c00",
                 "0000000301ac02",
             ]
         );

@@ -103,6 +103,69 @@ pub enum Request {
         /// The session's variables.
         environment: SessionEnvironment,
     },
+    /// Note something about a workspace that a person says.
+    Remember {
+        /// A directory of the workspace.
+        cwd: String,
+        /// What to note.
+        text: String,
+        /// The session's variables.
+        environment: SessionEnvironment,
+    },
+    /// Forget a part of what is known of a workspace.
+    Forget {
+        /// A directory of the workspace.
+        cwd: String,
+        /// A path, a glob, `#` and the number of a fact, or text.
+        pattern: String,
+        /// False only says what would be forgotten.
+        confirmed: bool,
+        /// The session's variables.
+        environment: SessionEnvironment,
+    },
+    /// Keep facts of a workspace when room is needed, or let them go again.
+    Pin {
+        /// A directory of the workspace.
+        cwd: String,
+        /// As for [`Self::Forget`].
+        pattern: String,
+        /// True keeps, false lets go.
+        pinned: bool,
+        /// The session's variables.
+        environment: SessionEnvironment,
+    },
+    /// Report the facts that are known of a workspace.
+    Ledger {
+        /// A directory of the workspace.
+        cwd: String,
+        /// The session's variables.
+        environment: SessionEnvironment,
+    },
+    /// Report the questions about a workspace and their answers.
+    History {
+        /// A directory of the workspace.
+        cwd: String,
+        /// The most answers, the newest ones.
+        limit: u32,
+        /// The session's variables.
+        environment: SessionEnvironment,
+    },
+    /// Give what is known of a workspace as JSON lines, in the text of the report.
+    Export {
+        /// A directory of the workspace.
+        cwd: String,
+        /// The session's variables.
+        environment: SessionEnvironment,
+    },
+    /// Take in such lines.
+    Import {
+        /// A directory of the workspace.
+        cwd: String,
+        /// The lines.
+        lines: String,
+        /// The session's variables.
+        environment: SessionEnvironment,
+    },
 }
 
 /// What happened to a file.

@@ -64,6 +64,13 @@ fn help_is_short_and_fits_a_terminal() {
         &["reset", "--help"],
         &["pause", "--help"],
         &["resume", "--help"],
+        &["remember", "--help"],
+        &["forget", "--help"],
+        &["pin", "--help"],
+        &["ledger", "--help"],
+        &["history", "--help"],
+        &["export", "--help"],
+        &["import", "--help"],
         &["hook", "--help"],
     ] {
         let output = sandbox.run(arguments);

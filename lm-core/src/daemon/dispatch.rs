@@ -13,7 +13,7 @@ use lm_proto::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    clock, doctor, memory_report,
+    clock, doctor, memory_report, people_report,
     provider_report::chosen_for_report,
     reports::{self, Subject},
     status::{Ending, Status},
@@ -156,6 +156,15 @@ impl Dispatcher {
             Request::Reset { cwd, environment } => self.blocking(move |this| this.reset(&cwd, &environment)).await,
             Request::Pause { cwd, paused, environment } => {
                 self.blocking(move |this| this.pause(&cwd, paused, &environment)).await
+            }
+            Request::Remember { .. }
+            | Request::Forget { .. }
+            | Request::Pin { .. }
+            | Request::Ledger { .. }
+            | Request::History { .. }
+            | Request::Export { .. }
+            | Request::Import { .. } => {
+                self.blocking(move |this| people_report::by_hand(&this.workspaces, &this.settings, request)).await
             }
         }
     }

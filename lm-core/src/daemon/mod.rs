@@ -12,6 +12,7 @@ pub mod lock;
 pub mod logging;
 mod memory_report;
 pub mod notes;
+mod people_report;
 mod provider_report;
 pub mod reports;
 pub mod server;

@@ -132,6 +132,16 @@ impl<S: Clone> Manifest<S> {
         }
     }
 
+    /// The files that are known.
+    pub fn paths(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.files.keys()
+    }
+
+    /// Forgets a file, until something is said of it again.
+    pub fn forget(&mut self, path: &str) {
+        self.files.remove(path);
+    }
+
     /// How many files are known.
     #[must_use]
     pub fn len(&self) -> usize {

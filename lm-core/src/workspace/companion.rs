@@ -10,6 +10,8 @@
 //! for moments only. So what is on the disk is in the order of what is in memory.
 
 mod knowledge;
+mod luggage;
+mod people;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,6 +25,10 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use self::knowledge::Material;
 use self::knowledge::{ARCHIVE_BYTES_MAX, Summaries, Summarising};
+pub use self::{
+    luggage::{Exported, Imported},
+    people::{KnownFact, PartlyForgotten, Remembered},
+};
 use super::{
     model_answer::TOOL_SPECS,
     preload::{self, Preloaded},
@@ -36,7 +42,7 @@ use crate::{
     memory::{
         archive::{Archive, Entry, PastAnswer},
         compaction::{self, Moment, Policy, Sizes, Step},
-        ledger::Ledger,
+        ledger::{Ledger, pattern::Pattern},
         log::{Epoch, Exchange, Fork, Log, NextEpoch, Provenance, Retain, Source},
         manifest::{Gap, Look, Manifest},
         tokens::TokenEstimate,
@@ -85,6 +91,8 @@ struct State {
     forgotten_files: BTreeSet<Arc<str>>,
     /// How often something was forgotten since the workspace was opened.
     forgettings: u64,
+    /// What was, to keep it from coming back with answers that were under way.
+    recently_forgotten: Vec<Pattern>,
     /// Why the window is too small, if it is.
     misfit: Option<String>,
     /// By model.
@@ -113,6 +121,7 @@ impl Default for State {
             summaries: Summaries::default(),
             forgotten_files: BTreeSet::new(),
             forgettings: 0,
+            recently_forgotten: Vec::new(),
             misfit: None,
             estimates: BTreeMap::new(),
             fill: WindowFill::default(),
@@ -425,8 +434,12 @@ impl Companion {
             if state.is_forgotten {
                 return;
             }
+            let is_same = state.current.as_ref().is_some_and(|current| *current.name == *name);
+            if !is_same && Self::was_forgotten(&state, &fork, &provenance) {
+                return tracing::info!("an answer is not kept: it is about something that was forgotten meanwhile");
+            }
             let Some(current) = &mut state.current else { return };
-            let retain = if *current.name == *name { retain } else { Retain::None };
+            let retain = if is_same { retain } else { Retain::None };
             let Some(commit) = current.log.commit(fork, retain, provenance) else {
                 return tracing::error!("a conversation without an answer was not kept");
             };

@@ -18,6 +18,7 @@ mod learning;
 mod model_answer;
 mod observe;
 pub mod path;
+mod people;
 mod preload;
 mod recall;
 mod registry;
@@ -41,10 +42,11 @@ use lm_proto::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use companion::MemoryStatus;
+pub use companion::{Exported, Imported, KnownFact, MemoryStatus, PartlyForgotten, Remembered};
 pub use forget::{PauseError, Paused};
 pub use kept::KeptSize;
 pub use observe::{Dropped, ObservationStatus};
+pub use people::{Of, PastAnswer, PeopleError};
 pub use registry::{Forgotten, WorkspaceStatus};
 
 use self::{

@@ -7,6 +7,7 @@
 mod ask;
 mod config;
 mod doctor;
+mod luggage;
 mod memory;
 mod output;
 mod prompt;
@@ -68,6 +69,32 @@ are under way are given, and not remembered.")]
     Empty(Empty),
     /// Forget everything about this workspace and begin anew
     Reset(Here),
+    /// Note something about this workspace
+    #[command(after_help = "\
+It is told to the model with the next question and from then on, as data that
+a person noted. `lm-shim ledger` lists what is known, `lm-shim forget` takes it
+back.
+
+Example: lm-shim remember \"releases are cut from the branch stable\"")]
+    Remember(Remember),
+    /// Forget a part of what is known of this workspace
+    #[command(after_help = "\
+PATTERN is a path, a directory or a glob of known files, `#` and the number
+of a fact, or text that occurs in what was noted or answered. Without --yes
+it only says what would be forgotten. Facts, archive, conversation and older
+generations on the disk are all reached. What lies in the workspace itself
+can be seen anew.")]
+    Forget(Forget),
+    /// Keep facts when room is needed
+    Pin(Pin),
+    /// List the facts that are known and whether they still hold
+    Ledger(Here),
+    /// List the questions about this workspace and their answers
+    History(History),
+    /// Write what is known of this workspace as JSON lines
+    Export(Luggage),
+    /// Take in what `export` wrote, where the repository is the same
+    Import(Luggage),
     /// Stop learning from what sessions read and edit in this workspace
     #[command(after_help = "\
 Questions are answered as before. It holds for all sessions, also after a
@@ -75,7 +102,7 @@ restart, until `lm-shim resume` or until the workspace is emptied.")]
     Pause(Here),
     /// Go on learning after `pause`
     Resume(Here),
-    /// Tell the daemon of a file that a session read or edited; for its hooks
+    /// Tell the daemon of a file that a session read or edited; for hooks
     #[command(after_help = "\
 A command hook's payload is read from standard input, as Claude Code gives it
 after the tools Read, Write, Edit, MultiEdit and NotebookEdit; all others are
@@ -143,6 +170,56 @@ struct Empty {
     /// Do not ask, even on a terminal
     #[arg(long)]
     yes: bool,
+    #[command(flatten)]
+    here: Here,
+}
+
+#[derive(Args)]
+struct Remember {
+    /// What to note; `-`, or nothing, reads it from standard input
+    text: Vec<String>,
+    #[command(flatten)]
+    here: Here,
+}
+
+#[derive(Args)]
+struct Forget {
+    /// What to forget
+    #[arg(value_name = "PATTERN", required = true)]
+    pattern: Vec<String>,
+    /// Do it, instead of saying what would be forgotten
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    here: Here,
+}
+
+#[derive(Args)]
+struct Pin {
+    /// Which facts: as for `lm-shim forget`
+    #[arg(value_name = "PATTERN", required = true)]
+    pattern: Vec<String>,
+    /// Let them go again
+    #[arg(long)]
+    off: bool,
+    #[command(flatten)]
+    here: Here,
+}
+
+#[derive(Args)]
+struct History {
+    /// The most answers, the newest ones
+    #[arg(long, value_name = "N", default_value = "20", value_parser = positive)]
+    limit: u32,
+    #[command(flatten)]
+    here: Here,
+}
+
+#[derive(Args)]
+struct Luggage {
+    /// The file; `-`, or nothing, is standard output or input
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
     #[command(flatten)]
     here: Here,
 }
@@ -222,6 +299,13 @@ async fn perform(verb: Verb) -> Outcome {
         Verb::Doctor(here) => doctor::doctor(here).await,
         Verb::Empty(arguments) => memory::empty(arguments).await,
         Verb::Reset(here) => memory::reset(here).await,
+        Verb::Remember(arguments) => memory::remember(arguments).await,
+        Verb::Forget(arguments) => memory::forget(arguments).await,
+        Verb::Pin(arguments) => memory::pin(arguments).await,
+        Verb::Ledger(here) => memory::ledger(here).await,
+        Verb::History(arguments) => memory::history(arguments).await,
+        Verb::Export(luggage) => luggage::export(luggage).await,
+        Verb::Import(luggage) => luggage::import(luggage).await,
         Verb::Pause(here) => memory::pause(here, true).await,
         Verb::Resume(here) => memory::pause(here, false).await,
         // It does not come this way; `crate::hook::is_wanted` says what does.

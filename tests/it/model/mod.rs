@@ -4,6 +4,7 @@ mod answers;
 mod branches;
 mod broken;
 mod budget;
+mod by_hand;
 mod compaction;
 mod conversation;
 mod fresh;

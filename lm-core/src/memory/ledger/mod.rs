@@ -9,6 +9,7 @@
 pub mod block;
 pub mod instructions;
 pub mod notes;
+pub mod pattern;
 #[cfg(test)]
 mod tests;
 
@@ -197,6 +198,13 @@ impl Ledger {
     #[must_use]
     pub fn last_number(&self) -> u64 {
         self.last
+    }
+
+    /// The number of the fact with these words.
+    #[must_use]
+    pub fn number_of(&self, text: &str) -> Option<u64> {
+        let wanted = key(text);
+        self.facts.iter().find(|fact| key(&fact.text) == wanted).map(|fact| fact.number)
     }
 
     /// Bytes of all lines.

@@ -235,6 +235,28 @@ impl Store {
         disk::clear(directory, FENCE).map_err(failed)
     }
 
+    /// Removes every generation but the present one, and what was set aside: something in there is to be
+    /// forgotten.
+    ///
+    /// # Errors
+    /// Something could not be removed; the rest is.
+    pub fn drop_all_generations(&mut self) -> Result<(), StoreError> {
+        let _guard = self.ready()?;
+        let present = self.journal.as_ref().map(|journal| journal_name(journal.epoch));
+        let failed = |source| StoreError::Io { path: self.directory.clone(), source };
+        let names = disk::names(&self.directory).map_err(failed)?;
+        let is_older = |name: &&String| {
+            **name == PREVIOUS_SNAPSHOT
+                || **name == QUARANTINE
+                || (journal_epoch(name).is_some() && Some(*name) != present.as_ref())
+        };
+        let mut outcome = Ok(());
+        for name in names.iter().filter(is_older) {
+            outcome = outcome.and(disk::remove(&self.directory.join(name)));
+        }
+        outcome.and_then(|()| disk::sync_directory(&self.directory)).map_err(failed)
+    }
+
     /// What could not be used as it was, and was found after the store was opened. Each is told once.
     #[must_use]
     pub fn take_set_aside(&mut self) -> Vec<SetAside> {
