@@ -121,6 +121,14 @@ fn commands_are_answered_about_the_sessions_workspace() {
     assert!(typed("live-memory-resume", "").contains("Resumed learning"));
     let json: Value = serde_json::from_str(typed("live-memory-stats", "--json").trim()).unwrap();
     assert_eq!(json["workspace"]["root"], json!(root));
+    let noted = "Orders aren't shipped on Sundays";
+    typed("live-memory-remember", noted);
+    assert!(typed("live-memory-ledger", "").contains(noted), "{}", typed("live-memory-ledger", ""));
+    assert!(typed("live-memory-remember", " ").contains("/live-memory-remember TEXT"));
+    assert!(typed("live-memory-forget", "Sundays").contains("--yes"));
+    assert!(typed("live-memory-ledger", "").contains(noted));
+    typed("live-memory-forget", "Sundays --yes");
+    assert!(!typed("live-memory-ledger", "").contains(noted));
     assert!(typed("live-memory-empty", "").contains("1 observed file"));
     assert!(typed("live-memory-empty", "all").contains("Nothing was remembered of any workspace"));
     assert!(typed("live-memory-empty", "--frob").contains("Usage: /live-memory-empty"));

@@ -8,7 +8,7 @@ use std::{ffi::OsString, path::Path, time::Duration};
 use clap::Parser;
 
 use super::{
-    CommandLine, Config, Empty, Verb, config,
+    CommandLine, Config, Empty, Forget, Remember, Verb, config,
     output::{Done, Failed},
     perform as perform_verb, setup,
 };
@@ -17,7 +17,8 @@ use super::{
 const PREFIX: &str = "live-memory-";
 
 /// All of them, by what follows [`PREFIX`].
-pub(crate) const NAMES: [&str; 8] = ["stats", "config", "empty", "reset", "pause", "resume", "doctor", "setup"];
+pub(crate) const NAMES: [&str; 11] =
+    ["stats", "config", "empty", "reset", "pause", "resume", "doctor", "setup", "remember", "forget", "ledger"];
 
 /// No command takes longer; a person waits for it.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -35,7 +36,13 @@ pub(crate) async fn perform(name: &str, arguments: &str, cwd: Option<&str>) -> O
 }
 
 async fn run(verb: &str, arguments: &str, cwd: Option<&Path>) -> Result<String, Failed> {
-    let words = words(arguments);
+    let words = match verb {
+        // A sentence as it was typed, apostrophes and all.
+        "remember" if !arguments.trim().is_empty() => vec!["--".to_owned(), arguments.trim().to_owned()],
+        // Nothing can be read from standard input.
+        "remember" => return Ok("Usage: lm-shim remember TEXT\n".to_owned()),
+        _ => words(arguments),
+    };
     if verb == "setup" && words.is_empty() {
         return Ok(how_to_set_up());
     }
@@ -62,6 +69,9 @@ fn in_session(mut verb: Verb, cwd: Option<&Path>) -> Verb {
         | Verb::Reset(here)
         | Verb::Pause(here)
         | Verb::Resume(here)
+        | Verb::Ledger(here)
+        | Verb::Remember(Remember { here, .. })
+        | Verb::Forget(Forget { here, .. })
         | Verb::Empty(Empty { here, .. }) => here.cwd = here.cwd.take().or_else(|| cwd.map(Path::to_owned)),
         _ => {}
     }

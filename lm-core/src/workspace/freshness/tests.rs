@@ -488,7 +488,15 @@ fn text_hash_and_stamp_belong_together_while_a_file_is_written() {
     let known = Known::of(&[("a.txt", "")]);
     let path = known.path("a.txt");
     let stop = std::sync::atomic::AtomicBool::new(false);
+    // Also when an assertion fails: a scope waits for its threads.
+    struct Stop<'a>(&'a std::sync::atomic::AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
     thread::scope(|scope| {
+        let stopping = Stop(&stop);
         let writer = scope.spawn(|| {
             let mut round = 0_usize;
             while !stop.load(Relaxed) {
@@ -503,7 +511,7 @@ fn text_hash_and_stamp_belong_together_while_a_file_is_written() {
                 assert_eq!(text.text.len() as u64, text.stamp.size);
             }
         }
-        stop.store(true, Relaxed);
+        drop(stopping);
         writer.join().unwrap();
     });
 }
