@@ -33,10 +33,17 @@ fn a_provider_without_a_key_uses_the_one_that_the_session_has() {
         command
             .env("ANTHROPIC_API_KEY", key)
             .env("LIVE_MEMORY_PROVIDER", "anthropic")
-            .env("LIVE_MEMORY_BASE_URL", server.url())
             .env("LIVE_MEMORY_FORCE_EXPLORE_WHEN_COLD", "false");
-        answer_in(&command.output().unwrap())
+        command
     };
+    // To an address that a session names, and a repository may be behind that, no such key is sent.
+    let other = ModelServer::start(|_: &SeenRequest| Turn::text("Let in."));
+    assert!(ask(KEY).env("LIVE_MEMORY_BASE_URL", other.url()).output().unwrap().status.success());
+    assert!(other.requests().iter().all(|request| !request.headers.iter().any(|(_, value)| value.contains(KEY))));
+    let refused = answer_in(&ask(KEY).env("LIVE_MEMORY_BASE_URL", server.url()).output().unwrap());
+    assert_fallback(&refused, "authentication failed");
+    assert!(place.sandbox.run(&["config", "set", &format!("base_url={}", server.url())]).status.success());
+    let ask = |key: &str| answer_in(&ask(key).output().unwrap());
     assert_eq!(text(&ask(KEY)), "Let in.\n");
     let refused = ask("sk-another-0123456789");
     assert_fallback(&refused, "authentication failed");
