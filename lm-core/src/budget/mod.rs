@@ -3,7 +3,8 @@
 //! Days are those of UTC. The sums ([`sum`], [`day`], [`ledger`]) and the limits ([`limits`]) are pure;
 //! `store` alone touches the disk. Amounts are whole nano-dollars, so that sums are the same in
 //! whatever order requests end. What a request is expected to cost is reserved before it and booked after
-//! it, so that a limit is passed by what one request costs, however many are under way.
+//! it, so that a limit is passed by what one request costs, however many are under way; summaries alone
+//! are booked and not reserved.
 //!
 //! Not allowed here: workspaces, settings, models. A price that is not known is booked as unknown,
 //! never as nothing.

@@ -116,7 +116,14 @@ impl Store {
                 file.as_file().sync_all()?;
                 Ok(file)
             });
-            this.lock().end_snapshot(&this.path, fresh);
+            {
+                let mut state = this.lock();
+                state.end_snapshot(&this.path, fresh);
+                // A slow disk: as much was booked meanwhile as the next one begins for.
+                if !state.unsaved && state.appended >= SNAPSHOT_AFTER {
+                    this.begin_snapshot(&mut state, Arc::clone(&this));
+                }
+            }
             // Makes the rename itself durable; a file system that cannot is no reason to fail.
             #[cfg(unix)]
             if let Some(Ok(directory)) = this.path.parent().map(fs::File::open) {

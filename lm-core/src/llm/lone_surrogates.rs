@@ -37,7 +37,7 @@ pub(super) fn replaced(json: &str) -> Cow<'_, str> {
     }
 }
 
-/// The number in an escape `\uXXXX` that begins at a place.
+/// The number in an escape, `\u` and four hexadecimal digits, that begins at a place.
 fn code_unit(bytes: &[u8], at: usize) -> Option<u32> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     digits.iter().try_fold(0, |number, &digit| Some(number * 16 + char::from(digit).to_digit(16)?))
