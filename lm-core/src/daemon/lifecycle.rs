@@ -78,6 +78,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The system lets no signal be heard.
+    #[error("cannot listen for signals: {0}; too many files may be open on this machine")]
+    Signals(io::Error),
     /// Nowhere to listen.
     #[error("cannot listen anywhere: {0}; remove what is in the way, or move the data directory")]
     NoEndpoint(String),
@@ -113,6 +116,7 @@ pub async fn run(options: Options) -> Result<Ended, StartError> {
     for problem in options.settings.for_request(&[]).problems {
         tracing::warn!("a setting is not accepted: {problem}");
     }
+    let mut signals = Signals::listen().map_err(StartError::Signals)?;
     let (endpoint, listener) = bind(data)?;
     let status = Arc::new(Status::new(options.build, endpoint.address().to_owned(), log));
     if let Err(error) = DaemonNotes::about(&status).write(data) {
@@ -128,9 +132,9 @@ pub async fn run(options: Options) -> Result<Ended, StartError> {
     });
     let accepting = async { server.accept_all(&listener).await };
     let living = async {
-        let reason = reason_to_leave(&server, &endpoint, &listener).await;
+        let reason = reason_to_leave(&server, &endpoint, &listener, &mut signals).await;
         tracing::info!(reason, "leaving");
-        drain(&server).await;
+        drain(&server, &mut signals).await;
     };
     tokio::join!(accepting, living);
 
@@ -204,7 +208,12 @@ fn record(data: &DataDirectory, endpoint: &Endpoint) -> Result<(), StartError> {
 }
 
 /// Waits until there is a reason to leave, and says which.
-async fn reason_to_leave(server: &Server, endpoint: &Endpoint, listener: &Listener) -> &'static str {
+async fn reason_to_leave(
+    server: &Server,
+    endpoint: &Endpoint,
+    listener: &Listener,
+    signals: &mut Signals,
+) -> &'static str {
     let checks = async {
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
@@ -220,18 +229,18 @@ async fn reason_to_leave(server: &Server, endpoint: &Endpoint, listener: &Listen
     };
     tokio::select! {
         reason = checks => reason,
-        reason = signal() => reason,
+        reason = signals.asking_to_leave() => reason,
         () = server.leaving.draining.cancelled() => "a client asked for it",
     }
 }
 
 /// Lets running requests and what was observed finish, up to a limit or to a second signal.
-async fn drain(server: &Server) {
+async fn drain(server: &Server, signals: &mut Signals) {
     let Leaving { draining, hurried, closing } = &server.leaving;
     draining.cancel();
     tokio::select! {
         () = until_nothing_runs(server, DRAIN_LIMIT) => {}
-        _ = signal() => {}
+        _ = signals.asking_to_leave() => {}
     }
     hurried.cancel();
     until_nothing_runs(server, FAREWELL_LIMIT).await;
@@ -252,29 +261,55 @@ async fn until_nothing_runs(server: &Server, limit: Duration) {
     }
 }
 
-/// Waits for a signal that asks to leave. A hang-up is none: it is meant for whoever started us.
+/// The signals that concern a daemon, listened for from before anybody can find it.
 #[cfg(unix)]
-async fn signal() -> &'static str {
-    use tokio::signal::unix::{SignalKind, signal};
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
 
-    let streams = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
-    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = streams else {
-        tracing::warn!("cannot listen for signals");
-        return std::future::pending().await;
-    };
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return "SIGTERM",
-            _ = interrupt.recv() => return "SIGINT",
-            _ = hangup.recv() => tracing::info!("ignored a hang-up"),
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for one that asks to leave. A hang-up is none: it is meant for whoever started us.
+    async fn asking_to_leave(&mut self) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return "SIGTERM",
+                _ = self.interrupt.recv() => return "SIGINT",
+                _ = self.hangup.recv() => tracing::info!("ignored a hang-up"),
+            }
         }
     }
 }
 
-#[cfg(not(unix))]
-async fn signal() -> &'static str {
-    match tokio::signal::ctrl_c().await {
-        Ok(()) => "Ctrl-C",
-        Err(_) => std::future::pending().await,
+/// The signals that concern a daemon, listened for from before anybody can find it.
+#[cfg(windows)]
+struct Signals {
+    ctrl_c: tokio::signal::windows::CtrlC,
+}
+
+#[cfg(windows)]
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { ctrl_c: tokio::signal::windows::ctrl_c()? })
+    }
+
+    /// Waits for one that asks to leave.
+    async fn asking_to_leave(&mut self) -> &'static str {
+        match self.ctrl_c.recv().await {
+            Some(()) => "Ctrl-C",
+            None => std::future::pending().await,
+        }
     }
 }
